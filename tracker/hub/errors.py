@@ -1,0 +1,82 @@
+"""What can go wrong when talking to the Hub.
+
+    HubError
+     |- RateLimited     429, or the window is spent: a pause to be kept as data
+     |- Unreachable     no answer: DNS, connect, reset, stall, deadline
+     |- UpstreamFault   5xx, or an answer that makes no sense
+     |- AccessDenied    the repo's state forbids reading (carries the RepoState)
+     |- RevisionGone    the sha or ref is not there (any more)
+     |- FileGone        the revision lists a file that cannot be fetched
+     |- TooLarge        more than the cap
+     `- Corrupt         bytes that do not match their hash or declared length
+"""
+
+from __future__ import annotations
+
+from storage.errors import HubwatchError
+from storage.model import RepoState
+
+
+class HubError(HubwatchError):
+    """The upstream could not be asked, or answered badly."""
+
+    code = "hub"
+    retryable = True
+
+
+class RateLimited(HubError):
+    """The Hub asks for a pause of ``seconds``; every call waits until then."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, *, seconds: float, help: str = "") -> None:  # noqa: A002
+        super().__init__(message, help=help)
+        self.seconds = seconds
+
+
+class Unreachable(HubError):
+    """No answer from the Hub within the deadline."""
+
+    code = "unreachable"
+
+
+class UpstreamFault(HubError):
+    """The Hub failed (5xx) or answered something that makes no sense."""
+
+    code = "upstream"
+
+
+class AccessDenied(HubError):
+    """The repo's state forbids what was asked."""
+
+    code = "access"
+    retryable = False
+
+    def __init__(self, message: str, *, state: RepoState, help: str = "") -> None:  # noqa: A002
+        super().__init__(message, help=help)
+        self.state = state
+
+
+class RevisionGone(HubError):
+    """The sha or ref is not known to the Hub (now)."""
+
+    code = "revision_gone"
+
+
+class FileGone(HubError):
+    """The tree lists a file that cannot be fetched (now)."""
+
+    code = "file_gone"
+
+
+class TooLarge(HubError):
+    """More bytes than the cap for this kind of file."""
+
+    code = "too_large"
+    retryable = False
+
+
+class Corrupt(HubError):
+    """Bytes that do not match their hash, or a header that lies about its length."""
+
+    code = "corrupt"
