@@ -1,0 +1,21 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The collection of real model files; skips without it, fails where it is required."""
+    folder = Path(os.environ.get("HUBWATCH_CORPUS") or ROOT.parent / "shared").resolve()
+    if (folder / "corpus" / "INDEX.json").is_file():
+        return folder
+    if os.environ.get("HUBWATCH_REQUIRE_CORPUS") == "1":
+        pytest.fail(f"HUBWATCH_REQUIRE_CORPUS=1, but there is no corpus at {folder}")
+    pytest.skip(f"no corpus of real model files at {folder}: set HUBWATCH_CORPUS")
