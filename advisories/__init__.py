@@ -1,0 +1,1 @@
+"""Judges changes and phrases them: rules, ledger, OSV documents, feeds."""

@@ -22,6 +22,7 @@ class HubwatchError(Exception):
     Args:
         message: What happened, in one line.
         help: What to do about it, in one line.
+
     """
 
     code: str = "error"

@@ -234,13 +234,17 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorFile:
-    """The header of one weight file: its tensors and its metadata (``__metadata__``, or GGUF keys)."""
+    """The header of one weight file: its tensors and its metadata (``__metadata__``, or GGUF keys).
+
+    ``truncated``: the bytes at hand ended inside the header, so more tensors or keys exist than are here.
+    """
 
     path: str
     content_key: str
     format: str  # "safetensors" or "gguf"
     tensors: tuple[Tensor, ...]
     metadata: Mapping[str, Json] = field(default_factory=dict)
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,6 +456,16 @@ class AdvisoryEvent:
     sha: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent:
+    """An event as kept: ``number`` grows with every event that is written, ``at`` is when we saw it."""
+
+    number: int
+    repo: RepoRef
+    event: AdvisoryEvent
+    at: datetime
+
+
 # --- keeping watch -------------------------------------------------------------------------------
 
 
@@ -472,6 +486,8 @@ class Watch:
     canonical: str | None = None
     repo_created_at: datetime | None = None
     state: RepoState = RepoState.OK
+    gated: str | None = None
+    private: bool = False
     # the head that the first read aims at: revisions up to it are backfill and send no messages
     backfill_target: str | None = None
     head: str | None = None  # the newest revision landed
@@ -481,6 +497,30 @@ class Watch:
     last_error: str | None = None
     missing_since: datetime | None = None
     missing_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerWatch:
+    """All model repos of an owner under watch (``owner/*``), those that appear later included.
+
+    ``known`` are the names seen in the owner's listing; None before it was first read. The options are
+    those which each repo's own `Watch` begins with.
+    """
+
+    id: int
+    endpoint: str = DEFAULT_IDENTITY
+    owner: str
+    every: timedelta | None = None
+    since: datetime | None = None
+    from_head: bool = False
+    public: bool = False
+    paused: bool = False
+    created_at: datetime
+    known: frozenset[str] | None = None
+    checked_at: datetime | None = None
+    next_check_at: datetime | None = None
+    errors: int = 0
+    last_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

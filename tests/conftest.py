@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.databases import *  # noqa: F403 - fixtures
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

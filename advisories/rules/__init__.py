@@ -1,0 +1,1 @@
+"""What each change class means: one file a family."""

@@ -2,74 +2,76 @@
 
 A rule answers two questions. `Rule.find`: which changes of a revision are findings of this class, how
 grave and why. `Rule.holds`: does a finding still stand in a later snapshot. Both are pure.
+
+A module of this package that exports ``RULES``, a tuple of rules, is found by `advisories.rules.registry`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from storage.model import Change, Estimate, Finding, ProbeResult, Revision, Severity, Snapshot
+from advisories.rules.context import Context, Observe
+from advisories.rules.rating import Base, rate
+from storage.model import Change, Finding, Severity
 
-Base = Callable[[Change], tuple[Severity, str]]
-Observe = Callable[[str], str | None]
+__all__ = ["Base", "Context", "Derive", "Observe", "Rule"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """All that a rule may look at when it judges one revision.
-
-    ``before`` is None for the first revision read. ``since_first`` marks findings that were there with
-    the first model files. ``known_authors`` are the authors of earlier revisions, ``position`` the place
-    of this one (0 is the first).
-    """
-
-    before: Snapshot | None
-    after: Snapshot
-    changes: Sequence[Change]
-    estimates: tuple[Estimate | None, Estimate | None] = (None, None)
-    probes: Mapping[str, Sequence[ProbeResult]] = field(default_factory=dict)  # by facet
-    known_authors: frozenset[str] = frozenset()
-    position: int = 0
-    since_first: bool = False
-    rewritten: bool = False
-
-    @property
-    def revision(self) -> Revision:
-        """The revision being judged."""
-        return self.after.revision
+# Changes that no differ reports, because they follow from others and from what the repo is.
+Derive = Callable[[Context], Iterable[Change]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One change class.
 
-    ``base`` overrides ``severity`` where the class names a condition ("critical if new exec").
-    ``advice`` is a sentence a person can follow; ``{before}`` and ``{after}`` become short shas.
+    Attributes:
+        cls: The change class, ``family.name``.
+        title: What happened, as the end of a sentence that starts with the repo's name.
+        severity: The base severity.
+        effect: What it does to the people downstream, one sentence.
+        advice: What to do, one sentence; ``{before}`` and ``{after}`` stand for short shas.
+        cwe: Weakness ids (CWE).
+        atlas: Technique ids (MITRE ATLAS).
+        lowerable: Whether equal probes, headers and estimates may lower it by one step.
+        repo_state: Whether it is a state of the repo, which has no introducing commit.
+        standing: Whether it is a danger by being there, also in the first model files.
+        keeps_severity_at_birth: Whether it is as grave in the first model files as when added later.
+        base: Replaces ``severity`` where the class names a condition ("critical if new exec").
+        derive: Makes further changes of this class from the others of the revision.
+
     """
 
     cls: str
     title: str
     severity: Severity
+    effect: str
     advice: str
     cwe: tuple[str, ...] = ()
     atlas: tuple[str, ...] = ()
     lowerable: bool = False
     repo_state: bool = False
-    standing: bool = False  # a danger by being there, also in the first model files
+    standing: bool = False
     keeps_severity_at_birth: bool = False
     base: Base | None = None
+    derive: Derive | None = None
 
     def find(self, context: Context) -> Iterable[Finding]:
         """The findings of this class among the revision's changes, rated (see `advisories.rules.rating`)."""
-        from advisories.rules.rating import rate
-
-        for change in context.changes:
-            if change.cls == self.cls:
-                severity, reason = rate(self, change, context)
-                yield Finding(change=change, severity=severity, reason=reason)
+        yield from (self._judge(change, context) for change in context.changes if change.cls == self.cls)
+        if self.derive is not None:
+            yield from (self._judge(change, context) for change in self.derive(context))
 
     def holds(self, finding: Finding, observe: Observe) -> bool:
-        """Whether the value the finding warned of is still there; a finding of the moment never holds on."""
+        """Whether the value the finding warned of is still there; a finding of the moment never ends."""
         change = finding.change
-        return bool(change.facet) and observe(change.facet) == change.after_digest
+        return not change.facet or observe(change.facet) == change.after_digest
+
+    def advise(self, *, before: str | None, after: str) -> str:
+        """The advice with the shas of the revisions on both sides, seven digits each."""
+        earlier = before[:7] if before else "the last commit you trust"
+        return self.advice.replace("{before}", earlier).replace("{after}", after[:7])
+
+    def _judge(self, change: Change, context: Context) -> Finding:
+        severity, reason = rate(self, change, context)
+        return Finding(change=change, severity=severity, reason=reason)

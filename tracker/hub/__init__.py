@@ -1,0 +1,1 @@
+"""Asking the Hub: an interface of upstreams, and the clients that speak it."""

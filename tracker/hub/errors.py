@@ -1,14 +1,14 @@
 """What can go wrong when talking to the Hub.
 
-    HubError
-     |- RateLimited     429, or the window is spent: a pause to be kept as data
-     |- Unreachable     no answer: DNS, connect, reset, stall, deadline
-     |- UpstreamFault   5xx, or an answer that makes no sense
-     |- AccessDenied    the repo's state forbids reading (carries the RepoState)
-     |- RevisionGone    the sha or ref is not there (any more)
-     |- FileGone        the revision lists a file that cannot be fetched
-     |- TooLarge        more than the cap
-     `- Corrupt         bytes that do not match their hash or declared length
+HubError
+ |- RateLimited     429, or the window is spent: a pause to be kept as data
+ |- Unreachable     no answer: DNS, connect, reset, stall, deadline
+ |- UpstreamFault   5xx, or an answer that makes no sense
+ |- AccessDenied    the repo's state forbids reading (carries the RepoState)
+ |- RevisionGone    the sha or ref is not there (any more)
+ |- FileGone        the revision lists a file that cannot be fetched
+ |- TooLarge        more than the cap
+ `- Corrupt         bytes that do not match their hash or declared length
 """
 
 from __future__ import annotations
@@ -41,9 +41,13 @@ class Unreachable(HubError):
 
 
 class UpstreamFault(HubError):
-    """The Hub failed (5xx) or answered something that makes no sense."""
+    """The Hub failed (5xx) or answered something that makes no sense; ``status`` is its HTTP status, if any."""
 
     code = "upstream"
+
+    def __init__(self, message: str, *, status: int | None = None, help: str = "") -> None:  # noqa: A002
+        super().__init__(message, help=help)
+        self.status = status
 
 
 class AccessDenied(HubError):

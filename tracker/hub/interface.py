@@ -78,3 +78,11 @@ class Upstream(Protocol):
     def token_is_good(self) -> bool | None:
         """Whether our token is accepted (whoami); None when we have none."""
         ...
+
+
+class Listing(Protocol):
+    """What answers for many repos at once."""
+
+    def listing(self, owner: str) -> list[Head]:
+        """Every model of an owner, all pages. What is missing from it proves nothing."""
+        ...

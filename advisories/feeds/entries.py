@@ -1,0 +1,149 @@
+"""What a feed holds: one entry an advisory, the same in every format."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from urllib.parse import urlsplit
+
+from advisories.osv import status, summary
+from advisories.rules.registry import rule_of
+from advisories.text import one_line, xml_text
+from storage import advisories
+from storage.database import Transaction
+from storage.model import Advisory, RepoRef, Severity, Span
+
+_CHANGES = 20  # changes listed in an entry
+_PAGE = 200  # events read at once
+_PAGES = 50  # a feed is about the newest things: it gives up looking further back than this
+_STATES = {"closed": "no longer so on the newest revision", "ended": "ended", "withdrawn": "withdrawn"}
+
+# A feed is about a repo, about all repos of an owner, or about everything that is watched.
+Scope = RepoRef | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One advisory in a feed.
+
+    ``updated`` is when we saw it open, close or come back; a longer list of affected commits does not move
+    it. ``id`` is a URN that stays the same wherever the feed is served from. ``html`` is safe to show.
+    """
+
+    id: str
+    advisory_id: str
+    repo: RepoRef
+    title: str
+    html: str
+    severity: str
+    cls: str
+    published: datetime
+    updated: datetime
+
+
+def entries_of(
+    tx: Transaction,
+    repo: RepoRef | None = None,
+    *,
+    owner: str | None = None,
+    min_severity: Severity | None = None,
+    limit: int = 50,
+) -> list[Entry]:
+    """The entries of a feed, the latest to open or close first: of a repo, of an owner's repos, or of all."""
+    updated: dict[str, datetime] = {}
+    before: int | None = None
+    for _ in range(_PAGES):
+        page = advisories.recent_events(
+            tx, repo=repo, owner=owner, min_severity=min_severity, limit=_PAGE, before=before
+        )
+        for item in page:
+            updated.setdefault(item.event.advisory_id, item.at)
+        if len(page) < _PAGE or len(updated) >= limit:
+            break
+        before = page[-1].number
+    found = ((advisories.get(tx, advisory_id), at) for advisory_id, at in list(updated.items())[:limit])
+    return [entry(advisory, at) for advisory, at in found if advisory is not None]
+
+
+def entry(advisory: Advisory, updated: datetime) -> Entry:
+    """An advisory as an entry, seen to change at ``updated``."""
+    return Entry(
+        id=urn(advisory.id),
+        advisory_id=advisory.id,
+        repo=advisory.repo,
+        title=xml_text(f"[{advisory.severity.label}] {summary(advisory)}"),
+        html=xml_text("\n".join(_body(advisory))),
+        severity=advisory.severity.label,
+        cls=advisory.cls,
+        published=advisory.published,
+        updated=max(updated, advisory.published),
+    )
+
+
+def urn(name: str) -> str:
+    """A URN made from a name, the same everywhere."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"hubwatch:{name}").urn
+
+
+def feed_urn(scope: Scope) -> str:
+    """The URN of a feed by what it is about."""
+    return urn(f"feed:{scope.url if isinstance(scope, RepoRef) else scope or 'all'}")
+
+
+def feed_title(scope: Scope) -> str:
+    """The title of a feed by what it is about."""
+    if isinstance(scope, RepoRef):
+        return f"{scope.id}: changes"
+    return f"{one_line(scope, 100)}: changes" if scope else "hubwatch: changes of every watched repo"
+
+
+def site_of(self_url: str) -> str:
+    """Scheme and host of the feed's own address: where its advisories are served, too."""
+    parts = urlsplit(self_url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _body(advisory: Advisory) -> Iterator[str]:
+    rule = rule_of(advisory.cls)
+    yield f"<p>{_shown(rule.effect)}</p>"
+    yield "<ul>"
+    for item in advisory.findings[:_CHANGES]:
+        change = item.finding.change
+        where = f"<code>{_shown(change.path, 200)}</code>: " if change.path else ""
+        ended = "" if item.holds else " (no longer so)"
+        yield f"<li>{where}{_shown(change.summary, 300)}{ended}</li>"
+    if len(advisory.findings) > _CHANGES:
+        yield f"<li>and {len(advisory.findings) - _CHANGES} more</li>"
+    yield "</ul>"
+    advice = rule.advise(before=advisory.predecessor, after=advisory.introduced or "now")
+    yield f"<p><strong>What to do:</strong> {_shown(advice)}</p>"
+    yield f"<p>{advisory.severity.osv}: {_shown(advisory.reason, 500)}. State: {_state(advisory)}.</p>"
+    for span in advisory.spans:
+        yield f"<p>{_span(advisory.repo, span)}</p>"
+    if advisory.superseded_by:
+        yield f"<p>The value changed again: {_shown(advisory.superseded_by)}</p>"
+
+
+def _state(advisory: Advisory) -> str:
+    stands = status(advisory)
+    return _STATES.get(stands, stands)
+
+
+def _span(repo: RepoRef, span: Span) -> str:
+    began = "before what was read" if span.introduced == "0" else _commit(repo, span.introduced)
+    if span.fixed:
+        return f"From {began} until restored by {_commit(repo, span.fixed)}"
+    if span.last_affected:
+        return f"From {began} up to {_commit(repo, span.last_affected)}"
+    return f"Since {began}"
+
+
+def _commit(repo: RepoRef, sha: str) -> str:
+    return f'<a href="{escape(repo.url)}/commit/{escape(sha)}"><code>{escape(sha[:7])}</code></a>'
+
+
+def _shown(text: str, limit: int = 1000) -> str:
+    return escape(one_line(text, limit))

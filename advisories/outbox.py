@@ -1,0 +1,33 @@
+"""Which events of a revision are to be told to subscribers, and under which key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from storage.model import Advisory, AdvisoryEvent, OutboxItem, RepoRef, Severity
+
+
+def announcements(
+    repo: RepoRef, events: Iterable[AdvisoryEvent], advisories: Mapping[str, Advisory], *, now: datetime
+) -> tuple[OutboxItem, ...]:
+    """One item an event; `info` is kept in history and feeds but never sent.
+
+    The key holds the advisory, what happened and where, so that landing a revision again adds nothing.
+    """
+    return tuple(
+        OutboxItem(
+            key=f"{event.advisory_id}:{event.action}:{event.sha or 'state'}",
+            kind=f"advisory.{event.action}",
+            repo=repo,
+            payload={"advisory": event.advisory_id, "action": str(event.action), "sha": event.sha},
+            created_at=now,
+        )
+        for event in events
+        if advisories[event.advisory_id].severity > Severity.INFO
+    )
+
+
+def new_repo(repo: RepoRef, *, now: datetime) -> OutboxItem:
+    """A repo that appeared under a watched owner: one message, whatever its history holds."""
+    return OutboxItem(key=f"repo.new:{repo.url}", kind="repo.new", repo=repo, payload={}, created_at=now)

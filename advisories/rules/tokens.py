@@ -1,0 +1,34 @@
+"""Special tokens, wherever they are named."""
+
+from __future__ import annotations
+
+from advisories.rules.interface import Rule
+from storage.model import Severity
+
+RULES = (
+    Rule(
+        cls="tokens.eos",
+        title="end-of-sequence token changed",
+        severity=Severity.HIGH,
+        effect="Generation does not end, or ends too soon.",
+        advice="Stop on every end token that config, generation config or tokenizer name; test that output ends.",
+        cwe=("CWE-835",),
+    ),
+    Rule(
+        cls="tokens.inconsistent",
+        title="files disagree on special tokens",
+        severity=Severity.HIGH,
+        effect="Which end token counts depends on the file a runtime reads: some run on without end.",
+        advice="Set the end tokens yourself until the files agree.",
+        cwe=("CWE-1288", "CWE-835"),
+        standing=True,
+    ),
+    Rule(
+        cls="tokens.special",
+        title="special tokens changed",
+        severity=Severity.MEDIUM,
+        effect="Padding, start or unknown tokens are other ids: batches and training masks move.",
+        advice="Compare the ids with your training and serving code before moving to {after}.",
+        cwe=("CWE-440",),
+    ),
+)

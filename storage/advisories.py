@@ -1,0 +1,316 @@
+"""Advisories as they stand, where in history each is open, and what happened to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, delete, func, or_, select, tuple_
+
+from storage import findings
+from storage.columns import EPOCH, MICROSECOND
+from storage.database import Transaction
+from storage.lineage import Lineage, places_of, span_of, window
+from storage.model import (
+    Advisory,
+    AdvisoryAction,
+    AdvisoryEvent,
+    RecordedEvent,
+    RepoRef,
+    Severity,
+    Span,
+)
+from storage.rows import REPO_COLUMNS, chunks, ensure_repo, find_repo, insert_all, insert_missing, repo_of, upsert
+from storage.tables import advisories, advisory_events, repos, revisions, spans
+
+_SELECT = select(advisories, *REPO_COLUMNS).join(repos, repos.c.id == advisories.c.repo_id)
+
+
+def save(tx: Transaction, advisory: Advisory) -> None:
+    """Keep an advisory as it now stands, in place of what was kept under its id."""
+    repo_id = ensure_repo(tx, advisory.repo)
+    upsert(
+        tx,
+        advisories,
+        {
+            "id": advisory.id,
+            "repo_id": repo_id,
+            "cls": advisory.cls,
+            "severity": int(advisory.severity),
+            "reason": advisory.reason,
+            "introduced": advisory.introduced,
+            "predecessor": advisory.predecessor,
+            "ref": advisory.ref,
+            "open": advisory.open,
+            "findings": [findings.tracked_to_json(item) for item in advisory.findings],
+            "published": advisory.published,
+            "modified": advisory.modified,
+            "withdrawn": advisory.withdrawn,
+            "superseded_by": advisory.superseded_by,
+            "related": list(advisory.related),
+            "context": dict(advisory.context),
+        },
+    )
+    tx.execute(delete(spans).where(spans.c.advisory_id == advisory.id))
+    insert_all(tx, spans, _span_rows(tx, repo_id, advisory))
+
+
+def _span_rows(tx: Transaction, repo_id: int, advisory: Advisory) -> list[dict[str, Any]]:
+    named = {sha for span in advisory.spans for sha in (span.introduced, span.fixed, span.last_affected) if sha}
+    places = places_of(tx, repo_id, advisory.ref, named)
+    rows = []
+    for ordinal, span in enumerate(advisory.spans):
+        first, until = window(span, places)
+        rows.append(
+            {
+                "advisory_id": advisory.id,
+                "ordinal": ordinal,
+                "repo_id": repo_id,
+                "ref": advisory.ref,
+                "introduced": span.introduced,
+                "fixed": span.fixed,
+                "last_affected": span.last_affected,
+                "first": first,
+                "until": until,
+            }
+        )
+    return rows
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def get(tx: Transaction, advisory_id: str) -> Advisory | None:
+    """An advisory by id; None when it is not here."""
+    found = _read(tx, _SELECT.where(advisories.c.id == advisory_id))
+    return found[0] if found else None
+
+
+def of_repo(
+    tx: Transaction,
+    repo: RepoRef,
+    *,
+    state: str = "all",
+    min_severity: Severity | None = None,
+    cls: str | None = None,
+) -> list[Advisory]:
+    """A repo's advisories, newest first. ``state`` is all, open or closed (withdrawn ones are closed)."""
+    return search(tx, repo=repo, state=state, min_severity=min_severity, cls=cls)
+
+
+def search(
+    tx: Transaction,
+    *,
+    repo: RepoRef | None = None,
+    owner: str | None = None,
+    min_severity: Severity | None = None,
+    cls: str | None = None,
+    state: str = "all",
+    limit: int | None = None,
+    after: str | None = None,
+) -> list[Advisory]:
+    """Advisories that fit all that is given, newest first.
+
+    ``after``, the id of the last one seen, continues a list.
+    """
+    query = _SELECT
+    if repo is not None:
+        query = query.where(advisories.c.repo_id == find_repo(tx, repo))
+    if owner is not None:
+        query = query.where(repos.c.owner == owner)
+    if min_severity is not None:
+        query = query.where(advisories.c.severity >= int(min_severity))
+    if cls is not None:
+        query = query.where(advisories.c.cls == cls)
+    if state != "all":
+        query = query.where(advisories.c.open.is_(state == "open"))
+    if after is not None:
+        place = select(advisories.c.published, advisories.c.id).where(advisories.c.id == after)
+        query = query.where(tuple_(advisories.c.published, advisories.c.id) < place.scalar_subquery())
+    return _read(tx, query.order_by(advisories.c.published.desc(), advisories.c.id.desc()).limit(limit))
+
+
+def at_commit(tx: Transaction, sha: str, *, repo: RepoRef | None = None) -> list[Advisory]:
+    """The advisories that are open at a commit, of any repo or of one, by id; withdrawn ones are left out.
+
+    Repo-state advisories have no commits and are never among them.
+    """
+    query = select(revisions).where(revisions.c.sha == sha)
+    if repo is not None:
+        query = query.where(revisions.c.repo_id == find_repo(tx, repo))
+    ids: set[str] = set()
+    for row in tx.execute(query).all():
+        ids.update(_open_at(tx, row))
+    found = [
+        advisory
+        for chunk in chunks(sorted(ids))
+        for advisory in _read(tx, _SELECT.where(advisories.c.id.in_(chunk), advisories.c.withdrawn.is_(None)))
+    ]
+    return sorted(found, key=lambda advisory: advisory.id)
+
+
+def _open_at(tx: Transaction, revision: Row[Any]) -> set[str]:
+    here = select(spans).where(spans.c.repo_id == revision.repo_id, spans.c.ref == revision.ref)
+    if revision.fork is None:
+        inside = here.where(spans.c.first <= revision.position, spans.c.until > revision.position)
+        return set(tx.scalars(inside.with_only_columns(spans.c.advisory_id)))
+    lineage = Lineage(tx, revision.repo_id, revision.ref)
+    return {row.advisory_id for row in tx.execute(here) if lineage.covers_fallen(span_of(row), revision.sha)}
+
+
+def versions(tx: Transaction, found: Iterable[Advisory]) -> dict[str, tuple[str, ...]]:
+    """By advisory id, every revision read at which it is open, oldest first."""
+    lineages: dict[tuple[RepoRef, str], Lineage | None] = {}
+    listed: dict[str, tuple[str, ...]] = {}
+    for advisory in found:
+        key = (advisory.repo, advisory.ref)
+        if key not in lineages:
+            repo_id = find_repo(tx, advisory.repo)
+            lineages[key] = None if repo_id is None else Lineage(tx, repo_id, advisory.ref)
+        lineage = lineages[key]
+        shas = [sha for span in advisory.spans for sha in lineage.covered(span)] if lineage else []
+        listed[advisory.id] = tuple(dict.fromkeys(shas))
+    return listed
+
+
+def listed_since(tx: Transaction, found: Sequence[Advisory]) -> dict[str, datetime]:
+    """By advisory id, when the newest of its versions was observed: a longer list is a newer document.
+
+    Advisories without any version on the current chain are left out.
+    """
+    newest = (
+        select(spans.c.advisory_id, func.max(revisions.c.observed_at).label("at"))
+        .join(revisions, _inside_span())
+        .group_by(spans.c.advisory_id)
+    )
+    return {
+        row.advisory_id: row.at
+        for chunk in chunks(advisory.id for advisory in found)
+        for row in tx.execute(newest.where(spans.c.advisory_id.in_(chunk)))
+    }
+
+
+def modified_since(tx: Transaction, when: datetime | None) -> Iterator[Advisory]:
+    """The advisories whose document changed after a time (None: all), in the order modified.
+
+    Those count too that did not change themselves but are open at a revision observed since.
+    """
+    query = select(advisories.c.id).order_by(advisories.c.modified, advisories.c.id)
+    if when is not None:
+        newer = select(spans.c.advisory_id).join(revisions, _inside_span()).where(revisions.c.observed_at > when)
+        query = query.where(or_(advisories.c.modified > when, advisories.c.id.in_(newer)))
+    for chunk in chunks(tx.scalars(query).all()):
+        by_id = {advisory.id: advisory for advisory in _read(tx, _SELECT.where(advisories.c.id.in_(chunk)))}
+        yield from (by_id[advisory_id] for advisory_id in chunk)
+
+
+def _inside_span() -> ColumnElement[bool]:
+    return (
+        (revisions.c.repo_id == spans.c.repo_id)
+        & (revisions.c.ref == spans.c.ref)
+        & revisions.c.fork.is_(None)
+        & (revisions.c.position >= spans.c.first)
+        & (revisions.c.position < spans.c.until)
+    )
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+def record_events(tx: Transaction, repo: RepoRef, happened: Iterable[AdvisoryEvent], *, now: datetime) -> None:
+    """Keep what happened to saved advisories; what is kept already is left as it is."""
+    for event in happened:
+        row = {
+            "advisory_id": event.advisory_id,
+            "action": event.action.value,
+            "sha": event.sha or "",
+            "moment": 0 if event.sha else (now - EPOCH) // MICROSECOND,
+            "repo_id": ensure_repo(tx, repo),
+            "at": now,
+        }
+        insert_missing(tx, advisory_events, row)
+
+
+def events(tx: Transaction, repo: RepoRef, shas: Iterable[str]) -> dict[str, list[AdvisoryEvent]]:
+    """What each of these revisions did to advisories; every sha asked for is a key."""
+    found: dict[str, list[AdvisoryEvent]] = {sha: [] for sha in shas}
+    repo_id = find_repo(tx, repo)
+    for chunk in chunks(sha for sha in list(found) if sha):
+        query = select(advisory_events).where(
+            advisory_events.c.repo_id == repo_id, advisory_events.c.sha.in_(chunk)
+        )
+        for row in tx.execute(query.order_by(advisory_events.c.id)):
+            found[row.sha].append(_event(row))
+    return found
+
+
+def recent_events(
+    tx: Transaction,
+    *,
+    repo: RepoRef | None = None,
+    owner: str | None = None,
+    min_severity: Severity | None = None,
+    limit: int | None = None,
+    before: int | None = None,
+    after: int | None = None,
+) -> list[RecordedEvent]:
+    """What happened, newest first; ``before`` and ``after`` are event numbers, exclusive."""
+    query: Select[Any] = (
+        select(advisory_events, *REPO_COLUMNS)
+        .join(repos, repos.c.id == advisory_events.c.repo_id)
+        .order_by(advisory_events.c.id.desc())
+        .limit(limit)
+    )
+    if repo is not None:
+        query = query.where(advisory_events.c.repo_id == find_repo(tx, repo))
+    if owner is not None:
+        query = query.where(repos.c.owner == owner)
+    if min_severity is not None:
+        grave = select(advisories.c.id).where(advisories.c.severity >= int(min_severity))
+        query = query.where(advisory_events.c.advisory_id.in_(grave))
+    if before is not None:
+        query = query.where(advisory_events.c.id < before)
+    if after is not None:
+        query = query.where(advisory_events.c.id > after)
+    return [
+        RecordedEvent(number=row.id, repo=repo_of(row), event=_event(row), at=row.at) for row in tx.execute(query)
+    ]
+
+
+def _event(row: Row[Any]) -> AdvisoryEvent:
+    return AdvisoryEvent(advisory_id=row.advisory_id, action=AdvisoryAction(row.action), sha=row.sha or None)
+
+
+# --- rows to models ------------------------------------------------------------------------------
+
+
+def _read(tx: Transaction, query: Select[Any]) -> list[Advisory]:
+    rows = tx.execute(query).all()
+    by_advisory: dict[str, list[Span]] = {}
+    for chunk in chunks(row.id for row in rows):
+        of_these = select(spans).where(spans.c.advisory_id.in_(chunk))
+        for row in tx.execute(of_these.order_by(spans.c.advisory_id, spans.c.ordinal)):
+            by_advisory.setdefault(row.advisory_id, []).append(span_of(row))
+    return [_advisory(row, by_advisory.get(row.id, [])) for row in rows]
+
+
+def _advisory(row: Row[Any], found: Sequence[Span]) -> Advisory:
+    return Advisory(
+        id=row.id,
+        repo=repo_of(row),
+        cls=row.cls,
+        severity=Severity(row.severity),
+        reason=row.reason,
+        introduced=row.introduced,
+        predecessor=row.predecessor,
+        ref=row.ref,
+        findings=tuple(map(findings.tracked_from_json, row.findings)),
+        spans=tuple(found),
+        published=row.published,
+        modified=row.modified,
+        withdrawn=row.withdrawn,
+        superseded_by=row.superseded_by,
+        related=tuple(row.related),
+        context=row.context,
+    )

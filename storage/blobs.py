@@ -1,0 +1,52 @@
+"""File contents, each kept once whatever number of repos and revisions have it, compressed.
+
+Keys name the content (``sha256:...``, ``git:...``), so a key's content never changes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+from sqlalchemy import select
+
+from storage.database import Transaction
+from storage.errors import StorageError
+from storage.rows import chunks, insert_missing
+from storage.tables import blobs
+
+
+def put(tx: Transaction, key: str, data: bytes) -> None:
+    """Keep a content under its key; one that is there stays."""
+    insert_missing(tx, blobs, {"key": key, "size": len(data), "data": zlib.compress(data, 6)})
+
+
+def get(tx: Transaction, key: str) -> bytes | None:
+    """The content under a key; None when it is not here. Raises StorageError when it is damaged."""
+    row = tx.execute(select(blobs.c.size, blobs.c.data).where(blobs.c.key == key)).one_or_none()
+    if row is None:
+        return None
+    try:
+        # ``size`` bounds what is unpacked, so that a damaged row cannot fill the memory.
+        data = zlib.decompressobj().decompress(row.data, row.size + 1)
+    except zlib.error as error:
+        raise _damaged(key) from error
+    if len(data) != row.size:
+        raise _damaged(key)
+    return data
+
+
+def missing(tx: Transaction, keys: Iterable[str]) -> set[str]:
+    """Those of the keys whose content is not here."""
+    wanted = set(keys)
+    for chunk in chunks(sorted(wanted)):
+        wanted.difference_update(tx.scalars(select(blobs.c.key).where(blobs.c.key.in_(chunk))))
+    return wanted
+
+
+def _damaged(key: str) -> StorageError:
+    error = StorageError(
+        f"the content {key} is damaged in the database", help="restore a backup, or run hubwatch doctor"
+    )
+    error.retryable = False
+    return error

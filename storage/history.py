@@ -1,0 +1,206 @@
+"""The revisions of a repo, as landed: what was read, in which order, and every tree of it.
+
+``ref`` is the followed ref wherever it is not given. A repo whose history was rewritten keeps what fell off:
+it is found by sha and left out of every list.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, Select, select
+
+from storage.database import Transaction
+from storage.errors import NotFound
+from storage.landing import land, rewind
+from storage.lineage import current, find_row, head_row, preferred, recorded
+from storage.model import FileEntry, Gap, Manifest, RecordedRevision, RepoRef
+from storage.rows import REPO_COLUMNS, find_repo, followed_ref, path_key, repo_of, require_repo
+from storage.tables import file_changes, repos
+from storage.tables import gaps as gap_rows
+from storage.tables import revisions as rows
+from storage.trees import file_entry, tree_at
+
+__all__ = [
+    "authors",
+    "count",
+    "file_versions",
+    "gaps",
+    "get",
+    "head",
+    "known_repos",
+    "known_shas",
+    "land",
+    "manifest",
+    "recent_times",
+    "require_repo",
+    "resolve",
+    "revision_with_manifest",
+    "revisions",
+    "rewind",
+]
+
+MIN_PREFIX = 4
+"""Fewest hex characters that may stand for a sha."""
+
+
+def head(tx: Transaction, repo: RepoRef, ref: str | None = None) -> RecordedRevision | None:
+    """The newest revision landed; None when none was, or history begins anew."""
+    repo_id = find_repo(tx, repo)
+    if repo_id is None:
+        return None
+    row = head_row(tx, repo_id, ref or followed_ref(tx, repo_id))
+    return recorded(row) if row else None
+
+
+def get(tx: Transaction, repo: RepoRef, sha: str) -> RecordedRevision:
+    """A revision by its full sha, also one that fell off a rewritten history. Raises NotFound."""
+    return recorded(_row(tx, repo, sha))
+
+
+def revisions(
+    tx: Transaction,
+    repo: RepoRef,
+    *,
+    ref: str | None = None,
+    newest_first: bool = True,
+    limit: int | None = None,
+    before_position: int | None = None,
+) -> list[RecordedRevision]:
+    """The current chain. ``before_position`` continues a list: only revisions below it.
+
+    Raises NotFound for a repo that this database never heard of.
+    """
+    repo_id = require_repo(tx, repo)
+    query = current(repo_id, ref or followed_ref(tx, repo_id))
+    if before_position is not None:
+        query = query.where(rows.c.position < before_position)
+    order = rows.c.position.desc() if newest_first else rows.c.position
+    return [recorded(row) for row in tx.execute(query.order_by(order).limit(limit))]
+
+
+def count(tx: Transaction, repo: RepoRef, ref: str | None = None) -> int:
+    """How many revisions the current chain has."""
+    newest = head(tx, repo, ref)
+    return newest.position + 1 if newest else 0
+
+
+def resolve(tx: Transaction, repo: RepoRef, rev: str) -> RecordedRevision:
+    """The revision that a person means: a ref, a sha, or at least four characters of one.
+
+    Raises NotFound, with help that tells an unknown revision from an ambiguous prefix.
+    """
+    repo_id = require_repo(tx, repo)
+    tip = head_row(tx, repo_id, rev)
+    if tip is not None:
+        return recorded(tip)
+    shown = rev[:64]
+    prefix = rev.lower()
+    found: list[Row[Any]] = []
+    if len(prefix) >= MIN_PREFIX and set(prefix) <= set("0123456789abcdef"):
+        query = select(rows).where(rows.c.repo_id == repo_id, rows.c.sha.startswith(prefix))
+        found = list(tx.execute(query.order_by(*preferred(tx, repo_id)).limit(100)))
+    shas = sorted({row.sha for row in found})
+    if len(shas) > 1 and prefix not in shas:
+        raise NotFound(
+            f"{shown} stands for several revisions of {repo.id}", help=f"write more of it: {', '.join(shas[:4])}"
+        )
+    if not found:
+        raise NotFound(f"{repo.id} has no revision {shown} here", help=f"see: hubwatch history {repo.id}")
+    return recorded(next(row for row in found if row.sha == (prefix if prefix in shas else shas[0])))
+
+
+def known_shas(tx: Transaction, repo: RepoRef, ref: str | None = None) -> set[str]:
+    """The shas of the current chain: a walk back from a new head stops at the first of them."""
+    repo_id = find_repo(tx, repo)
+    if repo_id is None:
+        return set()
+    chain = current(repo_id, ref or followed_ref(tx, repo_id))
+    return set(tx.scalars(chain.with_only_columns(rows.c.sha)))
+
+
+def recent_times(tx: Transaction, repo: RepoRef, limit: int) -> list[datetime]:
+    """When the newest revisions came, newest first.
+
+    That is when we saw them; for those read as backfill, the commit date, as far as it is not in our future.
+    """
+    if find_repo(tx, repo) is None:
+        return []
+    return [
+        min(item.revision.committed_at, item.observed_at) if item.backfill else item.observed_at
+        for item in revisions(tx, repo, limit=limit)
+    ]
+
+
+def known_repos(tx: Transaction) -> list[RepoRef]:
+    """Every repo with a revision, watched or not, by name."""
+    with_history = select(rows.c.repo_id).distinct()
+    return sorted(repo_of(row) for row in tx.execute(select(*REPO_COLUMNS).where(repos.c.id.in_(with_history))))
+
+
+# --- trees ---------------------------------------------------------------------------------------
+
+
+def manifest(tx: Transaction, repo: RepoRef, sha: str) -> Manifest:
+    """The tree of a revision, with one query whatever its age. Raises NotFound."""
+    return Manifest(files=tree_at(tx, _row(tx, repo, sha)))
+
+
+def gaps(tx: Transaction, repo: RepoRef, sha: str) -> tuple[Gap, ...]:
+    """What could not be read of a revision, in the order found. Raises NotFound."""
+    query = select(gap_rows).where(gap_rows.c.revision_id == _row(tx, repo, sha).id).order_by(gap_rows.c.ordinal)
+    return tuple(
+        Gap(path=row.path, reason=row.reason, detail=row.detail, last_readable=row.last_readable)
+        for row in tx.execute(query)
+    )
+
+
+def file_versions(
+    tx: Transaction, repo: RepoRef, path: str, *, ref: str | None = None
+) -> list[tuple[RecordedRevision, FileEntry | None]]:
+    """Each revision of the chain that changed a path, newest first; None where it removed it."""
+    repo_id = require_repo(tx, repo)
+    query = (
+        current(repo_id, ref or followed_ref(tx, repo_id))
+        .add_columns(*(file_changes.c[name] for name in ("path", "removed", "size", "blob_id", "lfs_sha256")))
+        .join(file_changes, file_changes.c.revision_id == rows.c.id)
+        .where(file_changes.c.repo_id == repo_id, file_changes.c.path_key == path_key(path))
+        .order_by(rows.c.position.desc())
+    )
+    return [(recorded(row), None if row.removed else file_entry(row)) for row in tx.execute(query)]
+
+
+# --- what the rules ask --------------------------------------------------------------------------
+
+
+def authors(tx: Transaction, repo: RepoRef, before_position: int) -> frozenset[str]:
+    """Who made the revisions of the chain below a position."""
+    query = _before(tx, repo, before_position)
+    return (
+        frozenset() if query is None else frozenset(tx.scalars(query.with_only_columns(rows.c.author).distinct()))
+    )
+
+
+def revision_with_manifest(tx: Transaction, repo: RepoRef, digest: str, before_position: int) -> str | None:
+    """The newest revision of the chain below a position that has this very tree."""
+    query = _before(tx, repo, before_position)
+    if query is None:
+        return None
+    same = query.where(rows.c.manifest_digest == digest).order_by(rows.c.position.desc()).limit(1)
+    sha: str | None = tx.scalar(same.with_only_columns(rows.c.sha))
+    return sha
+
+
+def _before(tx: Transaction, repo: RepoRef, position: int) -> Select[Any] | None:
+    repo_id = find_repo(tx, repo)
+    if repo_id is None:
+        return None
+    return current(repo_id, followed_ref(tx, repo_id)).where(rows.c.position < position)
+
+
+def _row(tx: Transaction, repo: RepoRef, sha: str) -> Row[Any]:
+    row = find_row(tx, require_repo(tx, repo), sha)
+    if row is None:
+        raise NotFound(f"{repo.id} has no revision {sha[:64]} here", help=f"see: hubwatch history {repo.id}")
+    return row

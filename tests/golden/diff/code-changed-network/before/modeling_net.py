@@ -1,0 +1,6 @@
+import torch
+
+
+class Net:
+    def forward(self, x):
+        return x

@@ -1,0 +1,77 @@
+"""What commands share: settings, the database, JSON and tables on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+
+from storage import schema
+from storage.database import Database
+from storage.model import Json, RepoRef
+from tracker.settings import Settings, load_settings
+
+Command = Callable[..., Any]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout, under stable keys.")
+limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show at most N rows; with --json everything unless set.",
+)
+SHOWN = 20
+"""Rows a person is shown without ``--limit``."""
+
+
+def settings_of(ctx: click.Context, **flags: Any) -> Settings:
+    """Settings with this command line's flags on top."""
+    return load_settings(database_url=(ctx.obj or {}).get("database_url"), **flags)
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Database]:
+    """The database, created when empty, refused when it has another schema."""
+    database = Database.open(settings.database)
+    try:
+        schema.require_current(database)
+        yield database
+    finally:
+        database.dispose()
+
+
+def repo_of(settings: Settings, text: str) -> RepoRef:
+    """A repo id under the configured identity."""
+    return RepoRef.parse(text, endpoint=settings.hub.identity)
+
+
+def show_json(value: Json) -> None:
+    """Strict JSON, ASCII only, so that lone surrogates and control characters survive any terminal or pipe."""
+    click.echo(json.dumps(value, ensure_ascii=True, indent=2, allow_nan=False))
+
+
+def console() -> Console:
+    """Stdout for people: colour only on a terminal, honouring NO_COLOR; wide enough in a pipe."""
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
+
+
+def printable(text: object, limit: int = 200) -> str:
+    """Upstream text made safe for a terminal: no control or bidirectional characters, one line, capped."""
+    shown = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in str(text)[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def limited(as_json: bool, limit: int | None) -> int | None:
+    """How many rows to show."""
+    return limit if limit is not None or as_json else SHOWN
+
+
+def now() -> datetime:
+    """The clock of the command line."""
+    return datetime.now(UTC)

@@ -1,0 +1,145 @@
+"""``hubwatch demo``: an upstream on this machine, the daemon, its pages; things happen, advisories land."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+from rich.markup import escape
+
+from storage import schema, watches
+from storage.database import Database
+from storage.model import AdvisoryAction, Landing, RepoRef, Severity
+from tracker.cli.context import console, now, printable
+from tracker.cli.tables import severity_text
+from tracker.daemon import Services, assemble, running
+from tracker.demo.hub import LoopbackHub
+from tracker.demo.scenario import IDENTITY, Scenario, Step
+from tracker.settings import HubSettings, PollSettings, Settings
+
+PAUSE = 6.0
+"""Seconds between two things that happen, so that a person can read along."""
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Run through without waiting, then exit.")
+@click.option("--port", type=click.IntRange(0, 65535), default=None, help="Port of the pages; default a free one.")
+def demo(once: bool, port: int | None) -> None:
+    """Show what hubwatch does, on this machine alone: nothing is sent anywhere, nothing is kept."""
+    with tempfile.TemporaryDirectory(prefix="hubwatch-demo-") as folder, _upstream(Path(folder)) as scenario:
+        names = scenario.set_up()
+        settings = Settings(
+            database_url=f"sqlite:///{folder}/demo.db",
+            port=port or 0,
+            hub=HubSettings(endpoint=scenario.hub.url, identity=IDENTITY),
+            poll=PollSettings(floor=timedelta(seconds=2)),
+        )
+        database = Database.open(settings.database)
+        schema.require_current(database)
+        printer = _Printer()
+        with assemble(settings, database) as services:
+            services.worker.on_landed = printer.landed
+            _watch(database, names, every=None if once else timedelta(seconds=2))
+            if once:
+                _run_through(services, scenario, names)
+            else:
+                _run_live(services, scenario)
+        database.dispose()
+    printer.sum_up()
+
+
+@contextmanager
+def _upstream(folder: Path) -> Iterator[Scenario]:
+    with LoopbackHub() as hub:
+        yield Scenario(hub, folder / "upstream", datetime.now(UTC))
+
+
+def _watch(database: Database, names: list[str], *, every: timedelta | None) -> None:
+    with database.transaction() as tx:
+        for name in names:
+            repo = RepoRef.parse(name, endpoint=IDENTITY)
+            watches.add(tx, repo, ref="main", since=None, from_head=False, every=every, public=False, now=now())
+
+
+def _run_through(services: Services, scenario: Scenario, names: list[str]) -> None:
+    def poll(only: list[str]) -> None:
+        with services.database.snapshot() as tx:
+            chosen = [watch for watch in watches.list_all(tx) if watch.repo.id in only]
+        for watch in chosen:
+            outcome = services.worker.check(watch)
+            if outcome.error:
+                click.echo(f"          {outcome.status}: {printable(outcome.error, 300)}")
+
+    click.echo(f"Watching {', '.join(names)}: reading their history first.")
+    poll(names)
+    for step in scenario.steps():
+        _tell(step)
+        step.act()
+        poll([step.repo])
+
+
+def _run_live(services: Services, scenario: Scenario) -> None:
+    with running(services) as url:
+        click.echo(f"pages and feeds: {url}   (Ctrl-C ends the demo)")
+        click.echo("Reading history first; then things happen upstream.")
+        stop = threading.Event()
+        try:
+            for step in scenario.steps():
+                stop.wait(PAUSE)
+                _tell(step)
+                step.act()
+            stop.wait(PAUSE)
+            click.echo(f"\nThat was all. Look around at {url}; Ctrl-C ends the demo.")
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            click.echo("")
+
+
+def _tell(step: Step) -> None:
+    click.echo(f"\n{step.repo}: {step.told}")
+
+
+class _Printer:
+    """Prints each revision and what it does to advisories, as it lands."""
+
+    def __init__(self) -> None:
+        self._out = console()
+        self._lock = threading.Lock()
+        self._revisions = 0
+        self._opened = 0
+        self._closed = 0
+
+    def landed(self, landing: Landing, number: int, total: int) -> None:
+        """Print one revision."""
+        with self._lock:
+            self._revisions += 1
+            revision = landing.revision
+            title = escape(printable(revision.title, 60))
+            self._out.print(
+                f"  {landing.repo.id} {revision.sha[:7]} {escape(revision.author)}: {title}", style="dim"
+            )
+            summaries = {advisory.id: advisory for advisory in landing.advisories}
+            for event in landing.events:
+                advisory = summaries[event.advisory_id]
+                opened = event.action in {AdvisoryAction.OPENED, AdvisoryAction.REINTRODUCED}
+                self._opened += opened
+                self._closed += not opened
+                if advisory.severity is Severity.INFO:
+                    continue
+                what = escape(printable(advisory.findings[0].finding.change.summary, 110))
+                mark = severity_text(advisory.severity.label) if opened else f"{event.action:<8}"
+                self._out.print(f"    {advisory.id}  {mark} {what}", soft_wrap=True)
+
+    def sum_up(self) -> None:
+        """Print the totals and what to do next."""
+        click.echo(
+            f"\n{self._revisions} revisions read, {self._opened} advisories published, {self._closed} closed."
+            "\nOn real models: hubwatch watch add owner/name, hubwatch poll, hubwatch history owner/name"
+        )

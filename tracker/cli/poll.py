@@ -1,0 +1,147 @@
+"""``hubwatch poll``: one pass over the watches, now."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from datetime import timedelta
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from storage import pauses, watches
+from storage.errors import NotFound
+from storage.model import Landing, RepoRef, Watch
+from tracker.cli.context import (
+    console,
+    json_option,
+    limit_option,
+    limited,
+    now,
+    opened,
+    printable,
+    repo_of,
+    settings_of,
+)
+from tracker.cli.context import show_json as emit
+from tracker.daemon import Services, assemble
+from tracker.pipeline import OnLanded
+from tracker.worker import HUB, Outcome
+
+PATIENCE = timedelta(seconds=60)
+"""How long a poll waits for a rate-limit pause to end; longer pauses are reported."""
+
+
+@click.command()
+@click.argument("repos", nargs=-1, metavar="[REPO]...")
+@json_option
+@limit_option
+@click.pass_context
+def poll(ctx: click.Context, repos: tuple[str, ...], as_json: bool, limit: int | None) -> int:
+    """Look at the watched REPOs (default: all) now, whatever the schedule or back-off says.
+
+    Exit code 1 when any of them could not be followed; the others are done all the same.
+    """
+    settings = settings_of(ctx)
+    wanted = [repo_of(settings, text) for text in repos]
+    with opened(settings) as database, assemble(settings, database) as services:
+        if not wanted:
+            services.owners.look()
+        chosen = _choose(services, wanted)
+        _wait_for_pause(services)
+        outcomes = _check_all(services, chosen, settings.poll.threads, bar=not as_json and sys.stderr.isatty())
+    if as_json:
+        rows = outcomes if limit is None else outcomes[:limit]
+        emit({"repos": [_outcome_json(outcome) for outcome in rows]})
+        for outcome in outcomes:
+            if outcome.error:
+                click.echo(f"{outcome.repo}: {printable(outcome.error, 400)}", err=True)
+    else:
+        _show(outcomes, limited(as_json, limit))
+    return 0 if all(outcome.status.good for outcome in outcomes) else 1
+
+
+def _choose(services: Services, wanted: Sequence[RepoRef]) -> list[Watch]:
+    with services.database.snapshot() as tx:
+        if not wanted:
+            return [watch for watch in watches.list_all(tx) if not watch.paused]
+        chosen = []
+        for repo in wanted:
+            watch = watches.get(tx, repo)
+            if watch is None:
+                raise NotFound(f"{repo.id} is not watched", help=f"hubwatch watch add {repo.id}")
+            chosen.append(watch)
+    return chosen
+
+
+def _wait_for_pause(services: Services) -> None:
+    with services.database.snapshot() as tx:
+        until = pauses.until(tx, HUB)
+    if until is None:
+        return
+    wait = until - now()
+    if timedelta(0) < wait <= PATIENCE:
+        click.echo(f"the Hub asked for a pause: waiting {wait.total_seconds():.0f} s", err=True)
+        time.sleep(wait.total_seconds())
+
+
+def _check_all(services: Services, chosen: list[Watch], threads: int, *, bar: bool) -> list[Outcome]:
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console() if not bar else None,
+        disable=not bar,
+    )
+    outcomes: dict[int, Outcome] = {}
+    with progress, ThreadPoolExecutor(max_workers=threads, thread_name_prefix="check") as pool:
+        tasks = {watch.id: progress.add_task(printable(watch.repo.id, 60), total=None) for watch in chosen}
+        futures = {
+            pool.submit(services.worker.check, watch, on_landed=_advance(progress, tasks[watch.id])): watch
+            for watch in chosen
+        }
+        try:
+            for future in as_completed(futures):
+                watch = futures[future]
+                outcomes[watch.id] = future.result()
+                progress.update(tasks[watch.id], total=1, completed=1)
+        except KeyboardInterrupt:
+            services.stop()
+            for future in futures:
+                future.cancel()
+            raise
+    return [outcomes[watch.id] for watch in chosen]
+
+
+def _advance(progress: Progress, task: TaskID) -> OnLanded:
+    def landed(_: Landing, number: int, total: int) -> None:
+        progress.update(task, completed=number, total=total)
+
+    return landed
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, object]:
+    return {
+        "repo": outcome.repo,
+        "status": str(outcome.status),
+        "new_revisions": outcome.new_revisions,
+        "new_advisories": outcome.new_advisories,
+        "error": outcome.error,
+    }
+
+
+def _show(outcomes: list[Outcome], limit: int | None) -> None:
+    if not outcomes:
+        click.echo("nothing is watched; next: hubwatch watch add owner/name")
+        return
+    table = Table("repo", "status", "new revisions", "new advisories", box=None, pad_edge=False)
+    for outcome in outcomes[:limit]:
+        table.add_row(outcome.repo, str(outcome.status), str(outcome.new_revisions), str(outcome.new_advisories))
+    console().print(table)
+    for outcome in outcomes:
+        if outcome.error:
+            click.echo(f"{outcome.repo}: {printable(outcome.error, 400)}", err=True)

@@ -1,0 +1,32 @@
+"""``hubwatch run``: the daemon."""
+
+from __future__ import annotations
+
+import click
+
+from storage.errors import UsageError
+from tracker.cli.context import opened, settings_of
+
+
+@click.command()
+@click.option(
+    "--roles", default="scheduler,worker,web", show_default=True, help="Which parts run in this process."
+)
+@click.option("--host", help="Address of the pages.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the pages; 0 takes a free one.")
+@click.pass_context
+def run(ctx: click.Context, roles: str, host: str | None, port: int | None) -> None:
+    """Watch, and serve pages and feeds, until stopped. A stop ends or abandons a revision whole."""
+    from tracker import daemon
+
+    chosen = tuple(part.strip() for part in roles.split(",") if part.strip())
+    unknown = [part for part in chosen if part not in daemon.ROLES]
+    if unknown or not chosen:
+        raise UsageError(
+            f"unknown role {', '.join(unknown) or 'none'}", help=f"choose from {', '.join(daemon.ROLES)}"
+        )
+    settings = settings_of(ctx, host=host, port=port)
+    with opened(settings) as database:
+        if "web" in chosen:
+            click.echo(f"pages: http://{settings.host}:{settings.port}/   stop with Ctrl-C", err=True)
+        daemon.run(settings, database, roles=chosen)

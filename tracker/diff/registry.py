@@ -1,0 +1,101 @@
+"""All differs, and the comparison of two revisions as the pipeline wants it.
+
+A module of this package that exports ``DIFFER`` is a differ; nothing else has to be told of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+
+import tracker.diff
+from storage.model import Change, Manifest, Snapshot, digest
+from tracker.diff.files import paths_of, rest
+from tracker.diff.interface import Differ
+from tracker.diff.repo import first_files, has_model
+from tracker.diff.values import examples
+
+MAX_PER_CLASS = 500  # changes of one class in one revision; the rest share one
+
+
+@cache
+def load() -> tuple[Differ, ...]:
+    """Every differ, sorted by module name."""
+    names = sorted(module.name for module in pkgutil.iter_modules(tracker.diff.__path__))
+    modules = (importlib.import_module(f"tracker.diff.{name}") for name in names)
+    return tuple(module.DIFFER for module in modules if hasattr(module, "DIFFER"))
+
+
+def compare(
+    before: Snapshot | None, after: Snapshot, *, horizon: bool = False, had_model: bool = False
+) -> tuple[Change, ...]:
+    """All changes from one revision to the next, in a stable order.
+
+    The revision that first brings a model is one ``repo.first_files``, and beside it the dangers that stand
+    in it, with ``facts["since_first"]``. Otherwise every path whose content changed is named by a change.
+
+    Args:
+        before: The predecessor; None for the first revision read.
+        after: The revision.
+        horizon: ``after`` is where a cut history starts: nothing is said but the standing dangers.
+        had_model: An earlier revision had model files, though ``before`` may have none: they came back,
+            and are compared like any other change.
+
+    """
+    if before is None and horizon:
+        return _capped(_standing(after, at_horizon=True))
+    if has_model(after) and not has_model(before) and not had_model:
+        return _capped([first_files(after), *_standing(after)])
+    if before is None:
+        nothing = replace(after, manifest=Manifest(files={}), documents={}, tensor_files={}, gaps=())
+        return _capped([*_standing(after), *rest(nothing, after, {c.path for c in _standing(after)})])
+    if before.manifest.digest == after.manifest.digest and before.gaps == after.gaps:
+        return ()
+    found = [change for differ in load() for change in differ.diff(before, after)]
+    spoken = {path for change in found for path in paths_of(change)}
+    return _capped([*found, *rest(before, after, spoken)])
+
+
+def observe(snapshot: Snapshot, facet: str) -> str | None:
+    """The digest of any differ's facet; None when it is not there or no differ knows it."""
+    name = facet.partition(":")[0]
+    differ = next((differ for differ in load() if differ.name == name), None)
+    return differ.observe(snapshot, facet) if differ else None
+
+
+def _standing(snapshot: Snapshot, *, at_horizon: bool = False) -> list[Change]:
+    facts = {"since_first": True, **({"at_horizon": True} if at_horizon else {})}
+    return [
+        replace(change, facts={**change.facts, **facts})
+        for differ in load()
+        for change in differ.standing(snapshot)
+    ]
+
+
+def _capped(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """At most 500 changes of a class: what a hostile repo adds beyond is counted in one."""
+    seen: Counter[str] = Counter()
+    kept: list[Change] = []
+    over: dict[str, list[Change]] = {}
+    for change in changes:
+        seen[change.cls] += 1
+        (kept if seen[change.cls] <= MAX_PER_CLASS else over.setdefault(change.cls, [])).append(change)
+    for cls, more in over.items():
+        facts = {"count": len(more), "paths": sorted({change.path for change in more})[:1000]}
+        if any(change.facts.get("since_first") for change in more):
+            facts["since_first"] = True
+        kept.append(
+            Change(
+                cls=cls,
+                path=more[0].path,
+                summary=f"{len(more)} more changes of this class",
+                after=examples(change.summary for change in more),
+                after_digest=digest([change.facet for change in more]),
+                facts=facts,
+            )
+        )
+    return tuple(kept)

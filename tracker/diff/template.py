@@ -1,0 +1,252 @@
+"""Chat templates: what a prompt is made of, compared by name, wherever the file is.
+
+A text that differs is ``template.semantic`` until the probes say what the difference does to prompts
+(`tracker.probe.judge`). Beside it stand what can be read off the template alone: a move, code that
+reaches out, hidden characters, dates, inputs. Facets: ``template:<name>`` is the text;
+``template:<aspect>:<name>`` one aspect of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from jinja2 import nodes
+
+from storage.model import Change, Json, Snapshot, digest
+from tracker.diff.template_ast import Inputs, Unparsable, inputs, parse, texts, walk
+from tracker.diff.template_hidden import hidden
+from tracker.diff.template_unsafe import unsafe
+from tracker.diff.values import capped, examples, short
+from tracker.snapshot.template import Template, locations, templates
+
+TEXT = "text"
+_DATE = re.compile(
+    r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* \d{4}\b"
+    r"|\b(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+    r" (?:\d{1,2}, )?\d{4}\b"
+)
+
+
+@lru_cache(maxsize=64)
+def _read(text: str) -> Mapping[str, Json]:
+    """Every aspect of a template's text; an aspect with nothing in it is None."""
+    found: dict[str, Json] = {"hidden": list(hidden(text)) or None}
+    try:
+        tree = parse(text)
+        taken = inputs(tree)
+    except Unparsable as error:
+        return {**found, "unparsable": str(error)}
+    return {
+        **found,
+        "unsafe": list(unsafe(tree)) or None,
+        "nondeterministic": list(_changing(tree, taken)) or None,
+        "variables": {"variables": list(taken.variables), "fields": list(taken.fields)},
+    }
+
+
+def _changing(tree: nodes.Template, taken: Inputs) -> Iterator[str]:
+    """What makes two equal conversations give two prompts on two days, and dates written into the text."""
+    yield from (f"calls {name}" for name in ("strftime_now", "datetime") if name in taken.variables)
+    for node in walk(tree):
+        match node:
+            case nodes.Filter(name="random"):
+                yield "filter random"
+            case nodes.Call(node=nodes.Name(name="lipsum")):
+                yield "calls lipsum"
+            case _:
+                pass
+    dates = {date for text in texts(tree) for date in _DATE.findall(text)}
+    yield from (f"date {date}" for date in sorted(dates))
+
+
+def aspect(text: str, name: str) -> Json:
+    """One aspect of a template's text: hidden, unsafe, nondeterministic, variables or unparsable; or None."""
+    return _read(text).get(name)
+
+
+def free_variables(*sources: str | None) -> tuple[str, ...]:
+    """The variables that any of these templates takes from its caller, sorted: what probes try on and off."""
+    found: set[str] = set()
+    for text in sources:
+        if text is not None:
+            found.update((aspect(text, "variables") or {}).get("variables", ()))
+    return tuple(sorted(found))
+
+
+_ASPECTS = frozenset({TEXT, "at", "hidden", "unsafe", "nondeterministic", "variables", "unparsable"})
+
+
+def facet_of(name: str, part: str = TEXT) -> str:
+    """The facet of a template's text, or of one aspect."""
+    if part == TEXT and name.partition(":")[0] not in _ASPECTS:
+        return f"template:{name}"
+    return f"template:{part}:{name}"
+
+
+def _parts(facet: str) -> tuple[str, str]:
+    """The aspect and the template's name that a facet means."""
+    rest = facet.removeprefix("template:")
+    part, colon, name = rest.partition(":")
+    return (part, name) if colon and part in _ASPECTS else (TEXT, rest)
+
+
+def _value(template: Template | None, part: str) -> Json:
+    if template is None:
+        return None
+    if part == TEXT:
+        return template.text
+    if part == "at":
+        return [template.path, template.pointer]
+    return aspect(template.text, part)
+
+
+def _digest(value: Json) -> str | None:
+    return None if value is None else digest(value)
+
+
+class TemplateDiffer:
+    """Compares the chat templates that take effect."""
+
+    name = "template"
+
+    def diff(self, before: Snapshot, after: Snapshot) -> Iterable[Change]:
+        """What is different, by template name."""
+        old, new = templates(before), templates(after)
+        for name in sorted({*old, *new}):
+            yield from self._template(name, old.get(name), new.get(name), after)
+
+    def standing(self, snapshot: Snapshot) -> Iterable[Change]:
+        """Templates that reach out, that hide characters, that cannot be read."""
+        for name, template in sorted(templates(snapshot).items()):
+            yield from _dangers(name, None, template)
+
+    def observe(self, snapshot: Snapshot, facet: str) -> str | None:
+        """The digest of a template's text or aspect."""
+        part, name = _parts(facet)
+        return _digest(_value(templates(snapshot).get(name), part))
+
+    def _template(
+        self, name: str, old: Template | None, new: Template | None, after: Snapshot
+    ) -> Iterator[Change]:
+        if old is not None and new is not None and old.text == new.text:
+            moved = (old.path, old.pointer) != (new.path, new.pointer)
+            kept = any(
+                (item.path, item.pointer, item.text) == (old.path, old.pointer, old.text)
+                for item in locations(after)
+            )
+            if moved and not kept:
+                yield _moved(name, old, new)
+            return
+        yield _text_change(name, old, new)
+        if new is not None:
+            yield from _dangers(name, old, new)
+            yield from _inputs_change(name, old, new)
+
+
+def _moved(name: str, old: Template, new: Template) -> Change:
+    return Change(
+        cls="template.moved",
+        path=new.path,
+        pointer=new.pointer,
+        summary=f"template {short(name)} moved from {_place(old)} to {_place(new)}",
+        before=_place(old),
+        after=_place(new),
+        facet=facet_of(name, "at"),
+        before_digest=_digest(_value(old, "at")),
+        after_digest=_digest(_value(new, "at")),
+        facts={"template": name, "from": old.path, "to": new.path},
+    )
+
+
+def _text_change(name: str, old: Template | None, new: Template | None) -> Change:
+    shown = new or old
+    assert shown is not None  # noqa: S101 - a name comes from one of the two
+    what = "changed" if old and new else "added" if new else "removed"
+    facts: dict[str, Json] = {
+        "template": name,
+        "what": what,
+        "characters": [len(old.text) if old else None, len(new.text) if new else None],
+    }
+    if old and new and old.path != new.path:
+        facts["moved"] = {"from": old.path, "to": new.path}
+    return Change(
+        cls="template.semantic",
+        path=shown.path,
+        pointer=shown.pointer,
+        summary=f"template {short(name)} {what}",
+        before=capped(old.text) if old else None,
+        after=capped(new.text) if new else None,
+        facet=facet_of(name),
+        before_digest=_digest(old.text) if old else None,
+        after_digest=_digest(new.text) if new else None,
+        facts=facts,
+    )
+
+
+_DANGERS: tuple[tuple[str, str, str], ...] = (
+    ("unsafe", "template.unsafe", "is unsafe"),
+    ("hidden", "template.hidden_chars", "holds hidden characters"),
+    ("unparsable", "document.unreadable", "cannot be parsed"),
+)
+
+
+def _dangers(name: str, old: Template | None, new: Template) -> Iterator[Change]:
+    """Findings about the new text that were not there, or were others, before."""
+    kinds = (
+        _DANGERS
+        if old is None
+        else (*_DANGERS, ("nondeterministic", "template.nondeterministic", "depends on the date"))
+    )
+    for part, cls, says in kinds:
+        was, now = _value(old, part), _value(new, part)
+        items = now if isinstance(now, list) else [now]
+        gained = [item for item in items if not isinstance(was, list) or item not in was]
+        if now is None or now == was or not gained:
+            continue
+        yield Change(
+            cls=cls,
+            path=new.path,
+            pointer=new.pointer,
+            summary=f"template {short(name)} {says}: {short('; '.join(map(str, gained)), limit=160)}",
+            before=capped(was),
+            after=capped(now),
+            facet=facet_of(name, part),
+            before_digest=_digest(was),
+            after_digest=_digest(now),
+            facts={"template": name, "reasons": examples(items), "new": examples(gained)},
+        )
+
+
+def _inputs_change(name: str, old: Template | None, new: Template) -> Iterator[Change]:
+    """Variables and optional message fields that appear or disappear."""
+    was, now = _value(old, "variables"), _value(new, "variables")
+    if was is None or now is None or was == now:
+        return
+    facts: dict[str, Json] = {"template": name}
+    words = []
+    for kind in ("variables", "fields"):
+        added = sorted(set(now[kind]) - set(was[kind]))
+        removed = sorted(set(was[kind]) - set(now[kind]))
+        facts |= {f"{kind}_added": examples(added), f"{kind}_removed": examples(removed)}
+        words += [f"+{item}" for item in added] + [f"-{item}" for item in removed]
+    yield Change(
+        cls="template.variables",
+        path=new.path,
+        pointer=new.pointer,
+        summary=f"template {short(name)} takes other inputs: {short(' '.join(words), limit=120)}",
+        before=capped(was),
+        after=capped(now),
+        facet=facet_of(name, "variables"),
+        before_digest=_digest(was),
+        after_digest=_digest(now),
+        facts=facts,
+    )
+
+
+def _place(template: Template) -> str:
+    return template.path if template.pointer is None else f"{template.path}#{template.pointer}"
+
+
+DIFFER = TemplateDiffer()

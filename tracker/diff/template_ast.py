@@ -1,0 +1,246 @@
+"""A chat template as its syntax tree: what it reads, what it writes, what its parts are worth.
+
+Only parsed, never run: no filter is applied and no constant folded by jinja2. Code is looked for in the
+tree, never in the text, for prose may say ``requests.`` or ``os`` without meaning any harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+
+MAX_TEMPLATE = 256 * 1024  # characters that are parsed; a longer template is not read
+MAX_NODES = 10_000  # some eight times the largest template seen
+MAX_DEPTH = 100
+_MAX_CONSTANT = 10_000  # characters of one assembled constant
+_MAX_NESTING = 50  # levels of one constant expression
+_ROUNDS = 4  # of following names from one to the next
+GLOBALS = frozenset({"range", "namespace", "dict", "lipsum", "cycler", "joiner", "loop", "raise_exception"})
+# What every caller gives: the conversation, tools, documents, the special tokens, the clock.
+CALLER_VARIABLES = frozenset(
+    {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "unk_token", "sep_token",
+     "pad_token", "cls_token", "mask_token", "additional_special_tokens", "strftime_now"}
+)  # fmt: skip
+
+
+class Unparsable(Exception):
+    """A template that jinja2 cannot parse, or that is larger than we read; the message says which."""
+
+
+class _Generation(Extension):
+    """Reads the ``generation`` block of training templates as its body."""
+
+    tags = {"generation"}  # noqa: RUF012 - the name jinja2 gives it
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Return the body in place of the block."""
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+_ENVIRONMENT = jinja2.Environment(  # noqa: S701 - nothing is rendered
+    trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], cache_size=0
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a template takes from its caller.
+
+    ``variables`` are free variables; ``fields`` the keys it reads with a default of its own
+    (``message.name | default('x')``), which callers may leave out.
+    """
+
+    variables: tuple[str, ...]
+    fields: tuple[str, ...]
+
+
+@lru_cache(maxsize=32)
+def parse(text: str) -> nodes.Template:
+    """Parse a template; raises Unparsable for any text that is none."""
+    if len(text) > MAX_TEMPLATE:
+        raise Unparsable(f"{len(text)} characters, more than the {MAX_TEMPLATE} that are read")
+    try:
+        tree = _ENVIRONMENT.parse(text)
+    except jinja2.TemplateSyntaxError as error:
+        raise Unparsable(f"line {error.lineno}: {error.message}"[:300]) from None
+    except RecursionError:
+        raise Unparsable("it nests too deeply") from None
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise Unparsable(f"{type(error).__name__}: {error}"[:300]) from None
+    _check_size(tree)
+    return tree
+
+
+def _check_size(tree: nodes.Template) -> None:
+    """Refuse a tree that following names through it would take too long or too deep; real ones are far below."""
+    stack: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    count = 0
+    while stack:
+        node, depth = stack.pop()
+        count += 1
+        if count > MAX_NODES or depth > MAX_DEPTH:
+            raise Unparsable(f"more than {MAX_NODES} syntax nodes or {MAX_DEPTH} levels of them")
+        stack.extend((child, depth + 1) for child in node.iter_child_nodes())
+
+
+def inputs(tree: nodes.Template) -> Inputs:
+    """Return what the template takes from its caller, sorted."""
+    names = [node for node in walk(tree) if isinstance(node, nodes.Name)]
+    try:
+        free = meta.find_undeclared_variables(tree)
+    except (jinja2.TemplateError, RecursionError):
+        # A filter or test that jinja2 does not know stops its own walk: take the loaded names then.
+        free = {node.name for node in names if node.ctx == "load"}
+    # A name that is set in one branch and read after it counts as free for jinja2. It is an input only
+    # where the template also asks whether it was given.
+    own = {node.name for node in names if node.ctx != "load"} - _asked_for(tree) - CALLER_VARIABLES
+    free = free - GLOBALS - own
+    fields = {
+        name
+        for node in walk(tree)
+        if isinstance(node, nodes.Filter) and node.name in {"default", "d"} and (name := member(node.node))
+    }
+    return Inputs(variables=tuple(sorted(free)), fields=tuple(sorted(fields)))
+
+
+def _asked_for(tree: nodes.Template) -> set[str]:
+    """Names that are tested with ``is defined`` or have a default: what a caller may leave out."""
+    asked = set()
+    for node in walk(tree):
+        match node:
+            case nodes.Test(name="defined" | "undefined" | "none", node=nodes.Name(name=name)):
+                asked.add(name)
+            case nodes.Filter(name="default" | "d", node=nodes.Name(name=name)):
+                asked.add(name)
+            case _:
+                pass
+    return asked
+
+
+def walk(root: nodes.Node) -> Iterator[nodes.Node]:
+    """Every node below and with ``root``, without recursion, in document order."""
+    stack: list[nodes.Node] = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(list(node.iter_child_nodes())))
+
+
+def texts(root: nodes.Node) -> Iterator[str]:
+    """Every literal text below a node: plain template text and string constants."""
+    for node in walk(root):
+        match node:
+            case nodes.TemplateData():
+                yield node.data
+            case nodes.Const(value=str() as value):
+                yield value
+            case _:
+                pass
+
+
+def member(node: nodes.Node | None, known: Mapping[str, str] | None = None) -> str | None:
+    """The name in ``x.name`` or ``x['name']`` (also assembled), or None."""
+    match node:
+        case nodes.Getattr():
+            return node.attr
+        case nodes.Getitem():
+            return constant(node.arg, known or NOTHING)
+        case _:
+            return None
+
+
+NOTHING: Mapping[str, str] = {}
+
+
+def bindings(tree: nodes.Template) -> Mapping[str, str]:
+    """Names that are set to a string known beforehand, also one built of such names or taken from a list."""
+    known: dict[str, str] = {}
+    for _ in range(_ROUNDS):
+        size = len(known)
+        for node in walk(tree):
+            match node:
+                case nodes.Assign(target=nodes.Name(name=name)):
+                    if (text := constant(node.node, known)) is not None:
+                        known.setdefault(name, text)
+                case nodes.For(
+                    target=nodes.Name(name=name), iter=nodes.List(items=items) | nodes.Tuple(items=items)
+                ):
+                    first = next((text for item in items if (text := constant(item, known))), None)
+                    if first is not None:
+                        known.setdefault(name, first)
+                case _:
+                    pass
+        if len(known) == size:
+            break
+    return known
+
+
+def constant(node: nodes.Node | None, known: Mapping[str, str] = NOTHING, depth: int = 0) -> str | None:
+    """The string that an expression is always worth, also one assembled from pieces; None for any other.
+
+    Args:
+        node: The expression.
+        known: Names with a known string (see `bindings`).
+        depth: How deep the call is nested; past 50 levels nothing is known.
+
+    """
+    if depth > _MAX_NESTING:
+        return None
+
+    def worth(part: nodes.Node | None) -> str | None:
+        return constant(part, known, depth + 1)
+
+    match node:
+        case nodes.Const(value=str() as value):
+            result: str | None = value
+        case nodes.TemplateData():
+            result = node.data
+        case nodes.Name(name=name):
+            result = known.get(name)
+        case nodes.Add():
+            result = _joined([worth(node.left), worth(node.right)])
+        case nodes.Concat():
+            result = _joined([worth(part) for part in node.nodes])
+        case nodes.Mul(left=left, right=nodes.Const(value=int() as times)) if 0 <= times <= 100:
+            result = _joined([worth(left)] * times)
+        case nodes.Filter(name="join", node=nodes.List(items=items) | nodes.Tuple(items=items)):
+            between = worth(node.args[0]) if node.args else ""
+            pieces = [worth(item) for item in items]
+            result = None if None in pieces else (between or "").join(piece or "" for piece in pieces)
+        case nodes.Filter(name="reverse" | "lower" | "upper" | "trim" | "string" | "safe" as name):
+            result = _filtered(name, worth(node.node))
+        case nodes.Call(node=nodes.Getattr(node=inner, attr="replace"), args=[old, new]):
+            whole, one, other = worth(inner), worth(old), worth(new)
+            result = None if whole is None or one is None or other is None else whole.replace(one, other)
+        case nodes.Getitem(arg=nodes.Slice(start=None, stop=None, step=nodes.Neg(node=nodes.Const(value=1)))):
+            result = _filtered("reverse", worth(node.node))
+        case _:
+            result = None
+    return None if result is None or len(result) > _MAX_CONSTANT else result
+
+
+def _joined(pieces: list[str | None]) -> str | None:
+    return None if None in pieces else "".join(piece or "" for piece in pieces)
+
+
+def _filtered(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    match name:
+        case "reverse":
+            return text[::-1]
+        case "lower":
+            return text.lower()
+        case "upper":
+            return text.upper()
+        case "trim":
+            return text.strip()
+        case _:
+            return text

@@ -1,0 +1,316 @@
+"""Weight files: what was added, replaced, renamed inside, cast, split anew or removed.
+
+Facets (``S`` a set's name, see `tracker.diff.weight_sets`):
+
+* ``weights:pickle:<path>``  "present", so a pickle holds until it is gone
+* ``weights:set:S``          "present"
+* ``weights:content:S``      path to content key
+* ``weights:files:S``        the paths
+* ``weights:names:S`` ``weights:shapes:S`` ``weights:dtypes:S``   the tensor table over all shards
+* ``weights:gguf:S``         the header keys
+* ``weights:index:<path>``   the ways in which the index and its files disagree
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from storage.model import Change, DocumentKind, Json, Snapshot, digest
+from tracker.diff.values import capped, examples, short
+from tracker.diff.weight_index import index_changes, index_problem, mismatch, ways
+from tracker.diff.weight_sets import WeightSet, weight_set, weight_sets
+from tracker.diff.weight_tables import dtypes_of, shapes_of, table_changes
+from tracker.snapshot.kinds import is_pickle
+
+MAX_PATHS = 1_000  # that one change lists in ``facts["paths"]``
+PRESENT = digest("present")
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The differ of weight files."""
+
+    name: str = "weights"
+
+    def diff(self, before: Snapshot, after: Snapshot) -> Iterable[Change]:
+        """Pickles first, then set by set, then what indexes disagree about."""
+        yield from _pickles(before, after)
+        old, new = weight_sets(before), weight_sets(after)
+        moved = _moved(old, new)
+        for name in sorted(old.keys() | new.keys()):
+            was, now = old.get(name), new.get(name)
+            if was and now:
+                yield from _compare(was, now, before, after)
+            elif was and name in moved:
+                yield _resharded(was, moved[name])
+            elif was:
+                yield _removed(was)
+            elif now and now not in moved.values():
+                yield from _added(now, old)
+        yield from index_changes(before, after)
+
+    def standing(self, snapshot: Snapshot) -> Iterable[Change]:
+        """Pickles and indexes that disagree with their files."""
+        for path in sorted(snapshot.manifest.files):
+            if is_pickle(path):
+                yield _pickle(path, snapshot)
+        for document in snapshot.by_kind(DocumentKind.WEIGHT_INDEX):
+            problem = index_problem(snapshot, document.path)
+            if problem:
+                yield mismatch(document.path, None, problem)
+
+    def observe(self, snapshot: Snapshot, facet: str) -> str | None:
+        """The digest of one of the facets above."""
+        _, _, rest = facet.partition(":")
+        what, _, name = rest.partition(":")
+        if what == "pickle":
+            return PRESENT if name in snapshot.manifest.files and is_pickle(name) else None
+        if what == "index":
+            return ways(index_problem(snapshot, name))
+        found = weight_set(snapshot, name)
+        return _values(found).get(what, _nothing)() if found else None
+
+
+def _nothing() -> str | None:
+    return None
+
+
+def _values(found: WeightSet) -> Mapping[str, Callable[[], str | None]]:
+    table = found.table
+    return {
+        "set": lambda: PRESENT,
+        "content": lambda: digest(dict(found.files)),
+        "files": lambda: digest(sorted(found.files)),
+        "names": lambda: digest(sorted(found.names)) if found.names is not None else None,
+        "shapes": lambda: digest(shapes_of(table)) if table is not None else None,
+        "dtypes": lambda: digest(dtypes_of(table)) if table is not None else None,
+        "gguf": lambda: _digest(gguf_metadata(found)),
+    }
+
+
+def _digest(value: Json) -> str | None:
+    return None if value is None else digest(value)
+
+
+def gguf_metadata(found: WeightSet) -> dict[str, Json] | None:
+    """The header keys of a GGUF set: those of its first file, which holds them for all."""
+    if found.format != "gguf" or not found.headers:
+        return None
+    return dict(found.headers[min(found.headers)].metadata)
+
+
+# --- pickles ---------------------------------------------------------------------------------------
+
+
+def _pickles(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    for path in sorted(after.manifest.files):
+        if is_pickle(path) and path not in before.manifest.files:
+            yield _pickle(path, after)
+
+
+def _pickle(path: str, snapshot: Snapshot) -> Change:
+    entry = snapshot.manifest.files[path]
+    safe = sorted(p for p in snapshot.tensor_files if snapshot.tensor_files[p].format == "safetensors")
+    return Change(
+        cls="weights.pickle_added",
+        path=path,
+        summary=f"{short(path, limit=150)} ({entry.size} bytes) is loaded as a pickle, which can run code",
+        after={"size": entry.size, "content": entry.content_key},
+        facet=f"weights:pickle:{path}",
+        after_digest=PRESENT,
+        facts={"paths": [path], "safetensors_beside": bool(safe)},
+    )
+
+
+# --- sets that came and went -------------------------------------------------------------------------
+
+
+def _moved(old: Mapping[str, WeightSet], new: Mapping[str, WeightSet]) -> dict[str, WeightSet]:
+    """Sets that went and are there again under another name: same format, same tensors."""
+    came = [item for name, item in sorted(new.items()) if name not in old]
+    found: dict[str, WeightSet] = {}
+    for name, was in sorted(old.items()):
+        if name in new:
+            continue
+        for now in came:
+            if now.format == was.format and _same_tensors(was, now):
+                found[name] = now
+                came.remove(now)
+                break
+    return found
+
+
+def _same_tensors(was: WeightSet, now: WeightSet) -> bool:
+    if was.table is not None and now.table is not None:
+        return bool(was.table) and was.table == now.table
+    return sorted(was.files.values()) == sorted(now.files.values())
+
+
+def _added(now: WeightSet, old: Mapping[str, WeightSet]) -> Iterator[Change]:
+    if now.pickle:
+        return  # each of its files is a change of its own
+    others = sorted({item.format for item in old.values()})
+    first = f"the first weights, {now.format}" if not old else f"more weights, {now.format}"
+    yield Change(
+        cls="weights.format_added",
+        path=min(now.files),
+        summary=f"{short(now.name, limit=120)}: {first}, {_files(now)}",
+        after=_listing(now),
+        facet=f"weights:set:{now.name}",
+        after_digest=PRESENT,
+        facts={
+            "paths": now.paths[:MAX_PATHS],
+            "format": now.format,
+            "formats_before": others,
+            "new_format": now.format not in others,
+            "bytes": now.bytes,
+            "same_tensors": any(_same_names(now, item) for item in old.values()),
+        },
+    )
+
+
+def _same_names(one: WeightSet, other: WeightSet) -> bool:
+    return one.names is not None and one.names == other.names
+
+
+def _removed(was: WeightSet) -> Change:
+    return Change(
+        cls="weights.format_removed",
+        path=min(was.files),
+        summary=f"{short(was.name, limit=120)} is gone ({was.format}, {_files(was)})",
+        before=_listing(was),
+        facet=f"weights:set:{was.name}",
+        before_digest=PRESENT,
+        facts={"paths": was.paths[:MAX_PATHS], "format": was.format, "bytes": was.bytes, "pickle": was.pickle},
+    )
+
+
+def _resharded(was: WeightSet, now: WeightSet) -> Change:
+    return Change(
+        cls="weights.resharded",
+        path=min(now.files),
+        summary=f"{short(was.name, limit=80)}: same tensors, now in {short(now.name, limit=80)}, {_files(now)}",
+        before=_listing(was),
+        after=_listing(now),
+        facet=f"weights:files:{was.name}",
+        before_digest=digest(sorted(was.files)),
+        after_digest=digest(sorted(now.files)) if was.name == now.name else None,
+        facts={
+            "paths": sorted({*was.paths, *now.paths})[:MAX_PATHS],
+            "files_before": len(was.files),
+            "files_after": len(now.files),
+            "pickle": now.pickle,
+        },
+    )
+
+
+def _files(found: WeightSet) -> str:
+    count = len(found.files)
+    return f"{count} file{'s' if count != 1 else ''} of {found.bytes} bytes"
+
+
+def _listing(found: WeightSet) -> Json:
+    return capped(dict(sorted(found.files.items())[:100]))
+
+
+# --- one set, before and after -----------------------------------------------------------------------
+
+
+def _compare(was: WeightSet, now: WeightSet, before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """The changes of a set. Bytes that differ because names, shapes or types do are no replacement."""
+    if was.files == now.files and was.names == now.names and was.table == now.table:
+        return
+    touched = sorted(path for path in {*was.files, *now.files} if was.files.get(path) != now.files.get(path))
+    index = [item.index[0] for item in (was, now) if item.index]
+    facts: dict[str, Json] = {"paths": sorted({*touched, *(index if touched else [])})[:MAX_PATHS]}
+    if touched and not was.complete and not any(path in was.files for path in touched):
+        yield _more_shards(was, now, touched, facts)
+        return
+    table = list(table_changes(was, now, before, after, facts))
+    yield from table
+    if was.format == "gguf":
+        yield from _gguf_metadata_change(was, now, facts)
+    if not touched:
+        return
+    other_files = sorted(was.files) != sorted(now.files)
+    known = was.table is not None and now.table is not None and not now.unread
+    if other_files and known:
+        if {item.cls for item in table} <= {"weights.dtype"}:
+            yield _resharded(was, now)
+    elif not table or was.format == "gguf":
+        yield _replaced(was, now, touched, facts, known=known)
+
+
+def _replaced(
+    was: WeightSet, now: WeightSet, touched: list[str], facts: Mapping[str, Json], *, known: bool
+) -> Change:
+    gguf = now.format == "gguf"
+    both = [path for path in touched if path in was.files and path in now.files]
+    why = "the same tensors, other bytes" if known else "other bytes under the same name"
+    shown = both or touched
+    return Change(
+        cls="gguf.replaced" if gguf else "weights.replaced",
+        path=shown[0],
+        summary=f"{short(now.name, limit=120)}: {why} in {len(shown)} of {len(now.files)} files",
+        before={path: _identity(was, path) for path in shown[:100] if path in was.files},
+        after={path: _identity(now, path) for path in shown[:100] if path in now.files},
+        facet=f"weights:content:{now.name}",
+        before_digest=digest(dict(was.files)),
+        after_digest=digest(dict(now.files)),
+        facts={
+            **facts,
+            "files_changed": len(both),
+            "files_added": sum(path not in was.files for path in touched),
+            "files_removed": sum(path not in now.files for path in touched),
+            "headers_read": known,
+            "bytes_before": was.bytes,
+            "bytes_after": now.bytes,
+            "pickle": now.pickle,
+        },
+    )
+
+
+def _more_shards(was: WeightSet, now: WeightSet, touched: list[str], facts: Mapping[str, Json]) -> Change:
+    """An upload in parts goes on: shards that the names of the others announced."""
+    return Change(
+        cls="weights.format_added",
+        path=touched[0],
+        summary=f"{short(now.name, limit=120)}: {len(touched)} more of its shards, now {_files(now)}",
+        before=_listing(was),
+        after=_listing(now),
+        facet=f"weights:files:{now.name}",
+        before_digest=digest(sorted(was.files)),
+        after_digest=digest(sorted(now.files)),
+        facts={**facts, "continued": True, "complete": now.complete, "format": now.format},
+    )
+
+
+def _identity(found: WeightSet, path: str) -> Json:
+    return {"content": found.files[path], "size": found.sizes[path]}
+
+
+def _gguf_metadata_change(was: WeightSet, now: WeightSet, facts: Mapping[str, Json]) -> Iterator[Change]:
+    old, new = gguf_metadata(was), gguf_metadata(now)
+    if old is None or new is None or old == new:
+        return
+    partial = any(header.truncated for item in (was, now) for header in item.headers.values())
+    keys = old.keys() & new.keys() if partial else old.keys() | new.keys()
+    moved = sorted(key for key in keys if old.get(key) != new.get(key))
+    if not moved:
+        return
+    path = min(now.files)
+    yield Change(
+        cls="gguf.metadata",
+        path=path,
+        summary=f"{short(now.name, limit=100)}: header keys differ: {short(', '.join(moved), limit=140)}",
+        before=capped({key: old.get(key) for key in moved[:100]}),
+        after=capped({key: new.get(key) for key in moved[:100]}),
+        facet=f"weights:gguf:{now.name}",
+        before_digest=digest(old),
+        after_digest=digest(new),
+        facts={**facts, "keys": examples(moved), "keys_changed": len(moved), "partial": partial},
+    )
+
+
+DIFFER = Weights()

@@ -1,0 +1,121 @@
+"""Bytes that autograd keeps for the backward pass, by fitted formulas.
+
+``data/activations.json`` holds, by family and mode, bytes a token and layer for each size letter (H hidden,
+Q query, KV key-value, F ffn, nh heads, const), bytes per token squared for attention that keeps its scores
+(``square`` a sequence, ``once_square`` shared by the batch), and the bytes a token of what stands outside
+the layers (``outer``: embedding, final norm, head, loss). The fits reproduce what PyTorch keeps exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from tracker.estimate.model import Model
+from tracker.estimate.structure import Node, Totals, walk
+
+Coefficients = Mapping[str, float]
+FALLBACK = "llama"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Bytes kept: ``fixed`` whatever the batch, and ``sequence`` for each sequence of the batch."""
+
+    fixed: float = 0.0
+    sequence: float = 0.0
+
+
+@cache
+def _data() -> tuple[Mapping[str, Mapping[str, Mapping[str, Coefficients]]], Mapping[str, Mapping[str, Coefficients]]]:
+    text = (resources.files("tracker.estimate") / "data" / "activations.json").read_text("utf-8")
+    data = json.loads(text)
+    return data["layers"], data["outer"]
+
+
+@cache
+def coefficients(family: str, mode: str) -> Mapping[str, Coefficients]:
+    """The layer coefficients of a family; where a mode was not fitted, the same step away as Llama's."""
+    layers, _ = _data()
+    table = layers.get(family) or layers[FALLBACK]
+    if mode in table:
+        return table[mode]
+    base, reference = table["bf16"], layers[FALLBACK]
+    token = {key: value + reference[mode]["token"].get(key, 0) - reference["bf16"]["token"].get(key, 0)
+             for key, value in {**dict.fromkeys(reference["bf16"]["token"], 0), **base["token"]}.items()}
+    return {**base, "token": token}
+
+
+def fitted(model: Model) -> bool:
+    """Whether every stack of layers has a formula of its own family."""
+    layers, _ = _data()
+    return all(node.formula in layers for _, node, _ in walk(model.root) if node.kind == "Layers")
+
+
+def _stack(node: Node, times: int, tokens: int, mode: str, checkpointing: bool) -> Kept:
+    """What one stack of layers keeps."""
+    table = coefficients(node.formula or FALLBACK, mode)
+    token = table["token"]
+    hidden = node.width or 0
+    sums = {"Q": 0.0, "KV": 0.0, "F": 0.0, "nh": 0.0}
+    attentions = mlps = routed_hidden = 0
+    windowed = 0
+    for child in node.children:
+        for part in (child, *child.children) if child.kind == "Block" else (child,):
+            dims, n = part.dims, part.times * (child.times if part is not child else 1)
+            if dims is None:
+                continue
+            if part.kind == "Attention" and not (part.cache and part.cache.cross):
+                attentions += n
+                sums["Q"] += dims.query * n
+                sums["KV"] += dims.key * n
+                sums["nh"] += dims.heads * n
+                windowed += n if dims.window else 0
+            elif part.kind in ("MLP", "MoE"):
+                mlps += n
+                sums["F"] += dims.ffn * n * max(1, dims.routed)
+                routed_hidden += dims.routed * n
+    layers = max(attentions, mlps, 1)
+    if checkpointing:
+        return Kept(sequence=float(times * layers * hidden * (4 if mode in ("autocast", "fp32") else 2) * tokens))
+    per_token = token.get("H", 0) * hidden * layers + token.get("const", 0) * layers + 4 * hidden * routed_hidden
+    per_token += sum(token.get(key, 0) * value for key, value in sums.items())
+    if windowed and node.formula == "modernbert":
+        per_token += 2 * tokens * windowed  # the mask of a local layer, bf16
+    square = table.get("square", {})
+    quadratic = square.get("nh", 0) * sums["nh"] + square.get("const", 0) * layers
+    once = table.get("once_square", {})
+    shared = once.get("nh", 0) * sums["nh"] / layers + once.get("const", 0)
+    return Kept(times * shared * tokens**2, times * (per_token * tokens + quadratic * tokens**2))
+
+
+def kept(model: Model, sums: Totals, tokens: int, mode: str, *, checkpointing: bool = False) -> Kept:
+    """Bytes kept for backward by a batch of sequences of this many tokens.
+
+    Args:
+        mode: ``autocast`` (fp32 weights, bf16 autocast), ``bf16``, ``lora`` (bf16 base, fp32 adapters of
+            rank 16) or ``fp32`` (twice ``bf16``).
+        checkpointing: Keep only each layer's input.
+    """
+    plain = "bf16" if mode == "fp32" else mode
+    scale = 2 if mode == "fp32" else 1
+    fixed = sequence = 0.0
+    for _, node, times in walk(model.root):
+        if node.kind == "Layers":
+            stack = _stack(node, times // max(1, node.times), tokens, plain, checkpointing)
+            fixed += stack.fixed * scale
+            sequence += stack.sequence * scale
+    _, outers = _data()
+    table = outers.get(model.outer) or outers[FALLBACK]
+    outer = table["autocast" if mode == "autocast" else "bf16"]
+    vocabulary = model.vocabulary if model.head is not None and model.head_tied is not None else 0
+    sequence += scale * tokens * (outer["H"] * model.hidden + outer["V"] * vocabulary + outer["const"])
+    if mode == "autocast":
+        copies = sum(i * o * n for (i, o), n in sums.linears.items()) + sum(
+            e * i * o * n for (e, i, o, _), n in sums.fused.items()
+        )
+        fixed += 2 * copies
+    return Kept(fixed, sequence)

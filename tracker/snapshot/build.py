@@ -1,0 +1,274 @@
+"""A revision's Snapshot from its manifest and the bytes that were fetched for it. Pure: the caller does the I/O.
+
+What cannot be read is a gap, never an absence: `carry` then lets the last readable version stand in, so that
+nothing looks removed and the repairing revision is compared with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from storage.model import (
+    Document,
+    DocumentKind,
+    FileEntry,
+    Gap,
+    Json,
+    Manifest,
+    Revision,
+    Snapshot,
+    TensorFile,
+)
+from tracker.snapshot.card import parse_card
+from tracker.snapshot.gguf import parse_gguf_header
+from tracker.snapshot.json_reader import Unreadable, decode, read_json
+from tracker.snapshot.kinds import cap_of, kind_of, weight_format
+from tracker.snapshot.weights import parse_safetensors_header
+
+MAX_DOCUMENTS: Final = 4_096  # of one revision; what is beyond becomes gaps
+MAX_HEADERS: Final = 2_048
+_OBJECTS: Final = frozenset(
+    {
+        DocumentKind.CONFIG,
+        DocumentKind.GENERATION_CONFIG,
+        DocumentKind.TOKENIZER,
+        DocumentKind.TOKENIZER_CONFIG,
+        DocumentKind.SPECIAL_TOKENS,
+        DocumentKind.ADDED_TOKENS,
+        DocumentKind.WEIGHT_INDEX,
+        DocumentKind.PROCESSOR,
+        DocumentKind.ADAPTER,
+        DocumentKind.COMPONENTS,
+    }
+)
+_TEXTS: Final = frozenset(
+    {DocumentKind.CODE, DocumentKind.REQUIREMENTS, DocumentKind.LICENCE, DocumentKind.MERGES}
+)
+_TEXT_SUFFIXES: Final = (".txt", ".jinja")
+# Parsed JSON takes several times the room of its bytes.
+_PARSED_FACTOR: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What must be fetched to build a revision: whole contents, and headers of weight files."""
+
+    contents: tuple[FileEntry, ...] = ()
+    headers: tuple[FileEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why there are no bytes for a file: a stable word and one line for a person."""
+
+    reason: str
+    detail: str
+
+
+Parsed = tuple[Json, tuple[str, ...]] | TensorFile | Unread
+
+
+def header_key(entry: FileEntry) -> str:
+    """The name under which the header bytes of a weight file are kept; its content itself never is."""
+    return f"header:{entry.content_key}"
+
+
+def wanted(manifest: Manifest) -> Wanted:
+    """The entries to fetch, by path. Files over their kind's cap are left out; `build` makes gaps of them."""
+    contents, headers = _plan(manifest)
+    return Wanted(
+        contents=tuple(
+            entry for entry in contents if (kind := kind_of(entry.path)) and entry.size <= cap_of(kind)
+        )[:MAX_DOCUMENTS],
+        headers=tuple(headers)[:MAX_HEADERS],
+    )
+
+
+def _plan(manifest: Manifest) -> tuple[list[FileEntry], list[FileEntry]]:
+    """The entries that count as documents, and the ones whose header is read."""
+    contents: list[FileEntry] = []
+    headers: list[FileEntry] = []
+    for path, entry in sorted(manifest.files.items()):
+        kind = kind_of(path)
+        if kind is not None:
+            # A big JSON of no known kind is data (logs, samples), not a file that loading depends on.
+            if kind is not DocumentKind.JSON or entry.size <= cap_of(kind):
+                contents.append(entry)
+        elif weight_format(path) in ("safetensors", "gguf"):
+            headers.append(entry)
+    return contents, headers
+
+
+@dataclass(slots=True)
+class Parser:
+    """Parses files and remembers them by content, so that an unchanged tokenizer is parsed once.
+
+    Safe to share between threads. ``budget`` bounds what is remembered, in bytes of parsed values as
+    estimated; the least recently used goes first.
+    """
+
+    budget: int = 256 * 1024 * 1024
+    _kept: OrderedDict[tuple[str, str], tuple[Parsed, int]] = field(default_factory=OrderedDict)
+    _weight: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def build(
+        self,
+        revision: Revision,
+        manifest: Manifest,
+        *,
+        load: Callable[[str], bytes | Unread],
+        failed: Mapping[str, Unread] | None = None,
+    ) -> Snapshot:
+        """Parse a revision.
+
+        Args:
+            revision: The commit.
+            manifest: Its files.
+            load: Gives the bytes of a content key, or of `header_key`; asked only for what is not
+                remembered. What it raises is let through.
+            failed: By path, what could not be fetched.
+
+        """
+        failed = failed or {}
+        documents: dict[str, Document] = {}
+        tensor_files: dict[str, TensorFile] = {}
+        gaps: list[Gap] = []
+        contents, headers = _plan(manifest)
+        for number, entry in enumerate(contents):
+            known = failed.get(entry.path) or _over(entry, number)
+            parsed = known or self._document(entry, load)
+            if isinstance(parsed, Unread):
+                gaps.append(Gap(path=entry.path, reason=parsed.reason, detail=parsed.detail))
+            elif isinstance(parsed, tuple):
+                documents[entry.path] = _as_document(entry, parsed)
+        for number, entry in enumerate(headers):
+            known = failed.get(entry.path)
+            if known is None and number >= MAX_HEADERS:
+                known = Unread("too_many", f"more than {MAX_HEADERS} weight files")
+            parsed = known or self._header(entry, load)
+            if isinstance(parsed, Unread):
+                gaps.append(Gap(path=entry.path, reason=parsed.reason, detail=parsed.detail))
+            elif isinstance(parsed, TensorFile):
+                tensor_files[entry.path] = replace(parsed, path=entry.path, content_key=entry.content_key)
+        return Snapshot(
+            revision=revision,
+            manifest=manifest,
+            documents=documents,
+            tensor_files=tensor_files,
+            gaps=tuple(gaps),
+        )
+
+    def _document(self, entry: FileEntry, load: Callable[[str], bytes | Unread]) -> Parsed:
+        kind = kind_of(entry.path)
+        as_text = kind in _TEXTS or entry.path.endswith(_TEXT_SUFFIXES)
+        reader = "text" if as_text else f"json{kind in _OBJECTS:d}" if kind is not DocumentKind.CARD else "card"
+
+        def parse(data: bytes) -> Parsed:
+            if as_text:
+                text, flaws = decode(data)
+                return text, tuple(flaws)
+            if kind is DocumentKind.CARD:
+                text, flaws = decode(data)
+                value, more = parse_card(text)
+                return value, (*flaws, *more)
+            return read_json(data, need_object=kind in _OBJECTS)
+
+        return self._remembered((reader, entry.content_key), entry.content_key, load, parse)
+
+    def _header(self, entry: FileEntry, load: Callable[[str], bytes | Unread]) -> Parsed:
+        read = parse_gguf_header if weight_format(entry.path) == "gguf" else parse_safetensors_header
+        key = header_key(entry)
+        return self._remembered((read.__name__, key), key, load, lambda data: read(data, entry.size))
+
+    def _remembered(
+        self,
+        slot: tuple[str, str],
+        key: str,
+        load: Callable[[str], bytes | Unread],
+        parse: Callable[[bytes], Parsed],
+    ) -> Parsed:
+        with self._lock:
+            if slot in self._kept:
+                self._kept.move_to_end(slot)
+                return self._kept[slot][0]
+        data = load(key)
+        if isinstance(data, Unread):
+            return data
+        try:
+            parsed = parse(data)
+        except Unreadable as error:
+            parsed = Unread(error.reason, error.detail)
+        self._keep(slot, parsed, 200 + len(data) * _PARSED_FACTOR)
+        return parsed
+
+    def _keep(self, slot: tuple[str, str], parsed: Parsed, weight: int) -> None:
+        with self._lock:
+            if slot in self._kept or weight > self.budget:
+                return
+            self._kept[slot] = (parsed, weight)
+            self._weight += weight
+            while self._weight > self.budget:
+                _, (_, freed) = self._kept.popitem(last=False)
+                self._weight -= freed
+
+
+def _over(entry: FileEntry, number: int) -> Unread | None:
+    kind = kind_of(entry.path)
+    if kind is not None and entry.size > cap_of(kind):
+        return Unread("too_large", f"{entry.size} bytes, at most {cap_of(kind)} are read")
+    if number >= MAX_DOCUMENTS:
+        return Unread("too_many", f"more than {MAX_DOCUMENTS} files to read")
+    return None
+
+
+def _as_document(entry: FileEntry, parsed: tuple[Json, tuple[str, ...]]) -> Document:
+    kind = kind_of(entry.path)
+    assert kind is not None  # noqa: S101 - only documents are planned as contents
+    data, flaws = parsed
+    return Document(path=entry.path, kind=kind, content_key=entry.content_key, data=data, flaws=flaws)
+
+
+def build(
+    revision: Revision,
+    manifest: Manifest,
+    contents: Mapping[str, bytes | Unread],
+    headers: Mapping[str, bytes | Unread],
+    *,
+    parser: Parser | None = None,
+) -> Snapshot:
+    """Build a snapshot from bytes at hand, both mappings by content key. What is missing becomes a gap."""
+    missing = Unread("fetch", "the file was not fetched")
+
+    def load(key: str) -> bytes | Unread:
+        if key.startswith("header:"):
+            return headers.get(key.removeprefix("header:"), missing)
+        return contents.get(key, missing)
+
+    return (parser or Parser()).build(revision, manifest, load=load)
+
+
+def carry(previous: Snapshot | None, snapshot: Snapshot) -> Snapshot:
+    """Let the last readable version of every unreadable path stand in.
+
+    A path that ``previous`` did not hold stays without a document; its gap then has no ``last_readable``.
+    """
+    if previous is None or not snapshot.gaps:
+        return snapshot
+    documents = dict(snapshot.documents)
+    tensor_files = dict(snapshot.tensor_files)
+    gaps: list[Gap] = []
+    for gap in snapshot.gaps:
+        document = previous.documents.get(gap.path)
+        tensor_file = previous.tensor_files.get(gap.path)
+        stand_in = document or tensor_file
+        if document is not None:
+            documents[gap.path] = document
+        if tensor_file is not None:
+            tensor_files[gap.path] = tensor_file
+        gaps.append(replace(gap, last_readable=stand_in.content_key) if stand_in else gap)
+    return replace(snapshot, documents=documents, tensor_files=tensor_files, gaps=tuple(gaps))

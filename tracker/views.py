@@ -1,0 +1,186 @@
+"""What is kept, as the JSON of the public contract: the same shapes for the command line and for HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from advisories.view import change_json
+from storage import advisories, changes, estimates, history
+from storage.database import Database, Transaction
+from storage.errors import NotFound
+from storage.model import AdvisoryEvent, Estimate, FileEntry, Finding, Json, RecordedRevision, RepoRef
+from tracker.examine import Examination, Examiner
+from tracker.loader import Loader
+from tracker.snapshot.pointer import ABSENT, value_at
+
+_LONG = ("structure", "cards")
+"""Keys of an estimate that history leaves out."""
+
+
+def iso(when: datetime | None) -> str | None:
+    """RFC 3339 in UTC, with ``Z``."""
+    return when.isoformat().replace("+00:00", "Z") if when else None
+
+
+def estimate_json(estimate: Estimate | None, *, short: bool = False) -> dict[str, Json] | None:
+    """An estimate under the contract's keys; ``short`` leaves out structure and cards."""
+    if estimate is None:
+        return None
+    head = {
+        "status": str(estimate.status),
+        "source": estimate.source,
+        "model_type": estimate.model_type,
+        "architecture": estimate.architecture,
+        "estimator": estimate.estimator,
+        "version": estimate.version,
+        "reason": estimate.reason,
+    }
+    body = {key: value for key, value in estimate.body.items() if not (short and key in _LONG)}
+    return head | body
+
+
+def history_json(tx: Transaction, repo: RepoRef, *, limit: int | None = None) -> dict[str, Json]:
+    """Revisions, newest first, each with what changed in it and what it did to advisories."""
+    rows = history.revisions(tx, repo, limit=limit)
+    shas = [row.revision.sha for row in rows]
+    found = changes.by_revision(tx, repo, shas)
+    costs = estimates.by_revision(tx, repo, shas)
+    events = advisories.events(tx, repo, shas)
+    return {
+        "repo": repo.id,
+        "revisions": [
+            revision_json(
+                row,
+                found.get(row.revision.sha, ()),
+                costs.get(row.revision.sha),
+                events.get(row.revision.sha, ()),
+            )
+            for row in rows
+        ],
+    }
+
+
+def revision_json(
+    row: RecordedRevision,
+    findings: Iterable[Finding],
+    estimate: Estimate | None,
+    events: Iterable[AdvisoryEvent],
+) -> dict[str, Json]:
+    """One revision."""
+    revision = row.revision
+    return {
+        "sha": revision.sha,
+        "committed_at": iso(revision.committed_at),
+        "observed_at": iso(row.observed_at),
+        "author": revision.author,
+        "title": revision.title,
+        "parents": list(revision.parents),
+        "parents_unknown": revision.parents_unknown,
+        "changes": [change_json(finding) for finding in findings],
+        "estimate": estimate_json(estimate, short=True),
+        "advisories": list(dict.fromkeys(event.advisory_id for event in events)),
+        "events": [{"advisory": event.advisory_id, "action": str(event.action)} for event in events],
+    }
+
+
+def diff_json(repo: RepoRef, seen: Examination) -> dict[str, Json]:
+    """Two revisions, compared."""
+    before = seen.before.revision.sha if seen.before else None
+    return {
+        "repo": repo.id,
+        "from": before,
+        "to": seen.after.revision.sha,
+        "changes": [change_json(finding) for finding in seen.findings],
+        "estimate": {
+            "before": estimate_json(seen.estimate_before, short=True),
+            "after": estimate_json(seen.estimate, short=True),
+        },
+    }
+
+
+def compare(database: Database, loader: Loader, examiner: Examiner, repo: RepoRef, a: str, b: str) -> Examination:
+    """Examine any two landed revisions, in either order; raises NotFound for what is not here."""
+    with database.snapshot() as tx:
+        before, after = (history.resolve(tx, repo, rev).revision.sha for rev in (a, b))
+    return examiner.examine(loader.stored(repo, before), loader.stored(repo, after))
+
+
+def show_json(tx: Transaction, repo: RepoRef, row: RecordedRevision) -> dict[str, Json]:
+    """One revision whole: files, estimate, open advisories."""
+    sha = row.revision.sha
+    manifest = history.manifest(tx, repo, sha)
+    open_now = advisories.of_repo(tx, repo, state="open")
+    return {
+        "repo": repo.id,
+        "sha": sha,
+        "committed_at": iso(row.revision.committed_at),
+        "observed_at": iso(row.observed_at),
+        "author": row.revision.author,
+        "title": row.revision.title,
+        "files": [_file_json(entry) for _, entry in sorted(manifest.files.items())],
+        "gaps": [
+            {"path": gap.path, "reason": gap.reason, "detail": gap.detail} for gap in history.gaps(tx, repo, sha)
+        ],
+        "estimate": estimate_json(estimates.of(tx, repo, sha)),
+        "open_advisories": [advisory.id for advisory in open_now],
+    }
+
+
+def _file_json(entry: FileEntry) -> dict[str, Json]:
+    return {"path": entry.path, "size": entry.size, "blob_id": entry.blob_id, "lfs_sha256": entry.lfs_sha256}
+
+
+def blame_json(
+    database: Database, loader: Loader, repo: RepoRef, path: str, pointer: str | None
+) -> dict[str, Json]:
+    """Which revisions set the value at ``pointer`` of ``path`` (or the file itself), newest first.
+
+    A version that could not be read says nothing and is left out; a file or value that went away is an
+    entry with value None. Raises NotFound when no revision ever had it.
+    """
+    with database.snapshot() as tx:
+        versions = history.file_versions(tx, repo, path)
+    if not versions:
+        raise NotFound(f"{path!r} is in no revision of {repo.id}", help=f"hubwatch show {repo.id} lists the files")
+    values = [(row, _value(loader, entry, pointer)) for row, entry in reversed(versions)]
+    entries: list[dict[str, Json]] = []
+    last: Any = ABSENT
+    for row, value in values:
+        if value is _UNREADABLE or (value == last and type(value) is type(last)):
+            continue
+        last = value
+        entries.append(
+            {
+                "sha": row.revision.sha,
+                "committed_at": iso(row.revision.committed_at),
+                "value": None if value is ABSENT else value,
+                "present": value is not ABSENT,
+                "author": row.revision.author,
+                "title": row.revision.title,
+            }
+        )
+    if not entries:
+        raise NotFound(
+            f"{path}#{pointer} was never there in {repo.id}", help="give a JSON pointer such as #/rope_theta"
+        )
+    return {"repo": repo.id, "path": path, "pointer": pointer, "entries": entries[::-1]}
+
+
+_UNREADABLE = object()
+
+
+def _value(loader: Loader, entry: FileEntry | None, pointer: str | None) -> Any:
+    if entry is None:
+        return ABSENT
+    if pointer is None:
+        return entry.content_key
+    document = loader.document(entry)
+    return _UNREADABLE if document is None else value_at(document.data, pointer)
+
+
+def cards_of(estimate: Estimate | None) -> Sequence[dict[str, Json]]:
+    """The card table of an estimate, empty where there is none."""
+    cards: Sequence[dict[str, Json]] = estimate.body.get("cards", []) if estimate else []
+    return cards

@@ -1,0 +1,63 @@
+"""The web part of a daemon: uvicorn in a thread of its own, on an address that is known before it serves."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from storage.database import Database
+from storage.errors import HubwatchError
+from tracker.settings import Settings
+from tracker.web.app import create_app
+
+_START_SECONDS = 15.0
+
+
+class CannotServe(HubwatchError):
+    """The address of the pages cannot be used."""
+
+    code = "web"
+
+
+@contextmanager
+def serving(settings: Settings, database: Database) -> Iterator[str]:
+    """Serve for as long as the block runs; gives the address, with the port that was really taken."""
+    listener = _listen(settings.host, settings.port)
+    host, port = listener.getsockname()[:2]
+    config = uvicorn.Config(
+        create_app(settings, database), log_level="warning", access_log=False, server_header=False, lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True, name="web")
+    thread.start()
+    try:
+        until = time.monotonic() + _START_SECONDS
+        while not server.started and thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.01)
+        if not server.started:
+            raise CannotServe(f"the pages did not start on {host}:{port}", help="see the log above")
+        yield f"http://{'[' + host + ']' if ':' in host else host}:{port}/"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise CannotServe(
+            f"cannot listen on {host}:{port}: {error.strerror}", help="set HUBWATCH_PORT to a free port, or 0"
+        ) from None
+    return listener

@@ -1,0 +1,285 @@
+"""One check of one watch, from lease to outcome: the same for the scheduler, the command line and any queue.
+
+This is where a third party's failure ends: whatever one repo does, the check of the others goes on, the
+watch keeps its place, and the next check takes up what is left.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import structlog
+
+from storage import history, pauses, watches
+from storage.database import Database
+from storage.errors import HubwatchError, StorageError
+from storage.model import Head, Landing, RepoState, Watch
+from tracker.hub.errors import AccessDenied, RateLimited
+from tracker.hub.interface import Upstream
+from tracker.intervals import Intervals
+from tracker.leases import is_dead, new_holder
+from tracker.pipeline import OnLanded, Pipeline
+from tracker.states import StateKeeper
+
+LEASE = timedelta(seconds=90)
+"""How long a claim lasts without being renewed; a running check renews it every third of that."""
+HUB = "hub"
+"""The scope under which a rate-limit pause is kept: one budget for all repos of the upstream."""
+
+log = structlog.get_logger("hubwatch.worker")
+
+
+class Status(enum.StrEnum):
+    """How a check ended; the words of ``hubwatch poll --json``."""
+
+    OK = "ok"
+    UNCHANGED = "unchanged"
+    GATED = "gated"
+    DISABLED = "disabled"
+    MISSING = "missing"
+    PRIVATE = "private"
+    RENAMED = "renamed"
+    TOKEN_BAD = "token_bad"  # noqa: S105 - a state, not a secret
+    PAUSED = "paused"
+    ERROR = "error"
+
+    @property
+    def good(self) -> bool:
+        """Whether the repo could be followed."""
+        return self in {Status.OK, Status.UNCHANGED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one check came to."""
+
+    repo: str
+    status: Status
+    new_revisions: int = 0
+    new_advisories: int = 0
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Worker:
+    """Checks watches. Shared by threads."""
+
+    upstream: Upstream
+    database: Database
+    pipeline: Pipeline
+    states: StateKeeper
+    intervals: Intervals
+    clock: Callable[[], datetime]
+    on_landed: OnLanded | None = None
+
+    def check(self, watch: Watch, *, on_landed: OnLanded | None = None) -> Outcome:
+        """Look at one watch now. Never raises: what went wrong is in the outcome and in the watch's row."""
+        now = self.clock()
+        holder = new_holder()
+        with structlog.contextvars.bound_contextvars(check=uuid4().hex[:12], repo=watch.repo.id):
+            try:
+                mine = self._claim(watch, holder, now)
+            except StorageError as error:
+                return Outcome(repo=watch.repo.id, status=Status.ERROR, error=str(error))
+            if not mine:
+                told = "another process is checking this repo right now: look again in a minute"
+                return Outcome(repo=watch.repo.id, status=Status.PAUSED, error=told)
+            try:
+                with _Heartbeat(self, watch, holder):
+                    outcome = self._guarded(watch, on_landed)
+            finally:
+                self._release(watch, holder)
+            log.info("checked", status=outcome.status, revisions=outcome.new_revisions, error=outcome.error)
+            return outcome
+
+    def _claim(self, watch: Watch, holder: str, now: datetime) -> bool:
+        """Take the watch's lease, also from a process of this machine that died with it."""
+        with self.database.transaction() as tx:
+            other = watches.lease_holder(tx, watch.id)
+            if other is not None and is_dead(other):
+                watches.release(tx, watch.id, other)
+            return watches.claim(tx, watch.id, holder, now, now + LEASE)
+
+    def _release(self, watch: Watch, holder: str) -> None:
+        try:
+            with self.database.transaction() as tx:
+                watches.release(tx, watch.id, holder)
+        except StorageError as error:
+            log.error("lease not given back; it runs out by itself", error=str(error))
+
+    def _guarded(self, watch: Watch, on_landed: OnLanded | None) -> Outcome:
+        count = _Counter(on_landed or self.on_landed)
+        if (pause := self._paused()) is not None:
+            return self._postponed(watch, pause)
+        try:
+            return self._check(watch, count)
+        except RateLimited as error:
+            self._pause(error)
+            return self._failed(watch, Status.PAUSED, error, count)
+        except AccessDenied as error:
+            return self._failed(watch, Status(error.state), error, count)
+        except HubwatchError as error:
+            return self._failed(watch, Status.ERROR, error, count)
+        except Exception as error:
+            log.exception("check failed")
+            wrapped = HubwatchError(
+                f"{type(error).__name__}: {error}"[:300], help="this is a defect: please report it"
+            )
+            return self._failed(watch, Status.ERROR, wrapped, count)
+
+    def _check(self, watch: Watch, count: _Counter) -> Outcome:
+        head = self.upstream.head(watch.repo, ref=watch.ref)
+        watch = self.states.observe(watch, head)
+        if head.state in {RepoState.MISSING, RepoState.TOKEN_BAD, RepoState.DISABLED}:
+            return self._failed(watch, Status(head.state), _explain(watch, head), count)
+        if head.sha != watch.head or self._unfinished(watch):
+            watch = self._aim(watch, head)
+            self.pipeline.follow(watch, head, on_landed=count)
+        return self._finish(watch, head, count)
+
+    def _unfinished(self, watch: Watch) -> bool:
+        """Whether the newest landed revision is not the one the watch's row speaks of."""
+        with self.database.snapshot() as tx:
+            tip = history.head(tx, watch.repo)
+        return (tip.revision.sha if tip else None) != watch.head
+
+    def _aim(self, watch: Watch, head: Head) -> Watch:
+        """Remember the head of the first read: what comes up to it was there before the watch began."""
+        if watch.backfill_target is not None:
+            return watch
+        watch = replace(watch, backfill_target=head.sha)
+        with self.database.transaction() as tx:
+            watches.save(tx, watch)
+        return watch
+
+    def _finish(self, watch: Watch, head: Head, count: _Counter) -> Outcome:
+        now = self.clock()
+        with self.database.transaction() as tx:
+            tip = history.head(tx, watch.repo)
+            due = self.intervals.next_check(watch, history.recent_times(tx, watch.repo, 10), now)
+            done = replace(
+                watch,
+                head=tip.revision.sha if tip else None,
+                checked_at=now,
+                next_check_at=due,
+                errors=0,
+                last_error=None,
+            )
+            watches.save(tx, done)
+        status = Status.OK if count.revisions else Status.UNCHANGED
+        error = None
+        if head.state is RepoState.RENAMED:
+            status, error = Status.RENAMED, str(_explain(watch, head))
+        return Outcome(
+            repo=watch.repo.id,
+            status=status,
+            new_revisions=count.revisions,
+            new_advisories=count.advisories,
+            error=error,
+        )
+
+    def _failed(self, watch: Watch, status: Status, error: HubwatchError, count: _Counter) -> Outcome:
+        """Reschedule with back-off; what landed before the failure is kept and counted."""
+        now = self.clock()
+        try:
+            with self.database.transaction() as tx:
+                current = watches.get(tx, watch.repo) or watch
+                failed = replace(
+                    current,
+                    errors=current.errors + 1,
+                    last_error=str(error),
+                    checked_at=now,
+                    next_check_at=self.intervals.after_failure(current, now),
+                )
+                watches.save(tx, failed)
+        except StorageError as trouble:
+            log.error("could not keep the failure", error=str(trouble))
+        return Outcome(
+            repo=watch.repo.id,
+            status=status,
+            new_revisions=count.revisions,
+            new_advisories=count.advisories,
+            error=str(error),
+        )
+
+    def _paused(self) -> datetime | None:
+        """The end of the pause that the Hub asked for, while it lasts."""
+        now = self.clock()
+        with self.database.snapshot() as tx:
+            until = pauses.until(tx, HUB)
+        return until if until is not None and until > now else None
+
+    def _postponed(self, watch: Watch, until: datetime) -> Outcome:
+        """Ask nothing during a pause; the watch stays due."""
+        wait = (until - self.clock()).total_seconds()
+        told = f"the Hub asked for a pause, {wait:.0f} s are left: nothing was asked, and nothing is lost"
+        return Outcome(repo=watch.repo.id, status=Status.PAUSED, error=told)
+
+    def _pause(self, error: RateLimited) -> None:
+        """Keep the Hub's wish where every thread and every node sees it."""
+        until = self.clock() + timedelta(seconds=error.seconds)
+        with self.database.transaction() as tx:
+            pauses.put(tx, HUB, until, reason=error.message)
+
+
+@dataclass(slots=True)
+class _Counter:
+    """Counts what lands, and passes it on."""
+
+    onward: OnLanded | None
+    revisions: int = 0
+    advisories: int = 0
+
+    def __call__(self, landing: Landing, number: int, total: int) -> None:
+        self.revisions += 1
+        self.advisories += sum(event.action == "opened" for event in landing.events)
+        if self.onward:
+            self.onward(landing, number, total)
+
+
+class _Heartbeat:
+    """Keeps the lease alive while the block runs, so that a long backfill is not taken over."""
+
+    def __init__(self, worker: Worker, watch: Watch, holder: str) -> None:
+        self._worker, self._watch, self._holder = worker, watch, holder
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True, name="lease")
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._done.wait(LEASE.total_seconds() / 3):
+            try:
+                with self._worker.database.transaction() as tx:
+                    watches.renew(tx, self._watch.id, self._holder, self._worker.clock() + LEASE)
+            except StorageError as error:
+                log.warning("lease not extended", error=str(error))
+
+
+def _explain(watch: Watch, head: Head) -> HubwatchError:
+    """What a state means and what to do about it."""
+    name = watch.repo.id
+    match head.state:
+        case RepoState.RENAMED:
+            told, todo = (
+                f"{name} is now {head.canonical}",
+                f"change what you run, then: hubwatch watch add {head.canonical}",
+            )
+        case RepoState.DISABLED:
+            told, todo = f"{name} was disabled by the Hub", "mirror what you hold; its history here is kept"
+        case RepoState.TOKEN_BAD:
+            told, todo = "the Hub does not accept the token", "set HF_TOKEN to a valid one, or unset it"
+        case _:
+            told = f"{name} does not exist, or is private"
+            todo = "check the name; for a private repo set HF_TOKEN to a token that may read it"
+    return HubwatchError(told, help=todo)
