@@ -92,10 +92,11 @@ def vocabulary_size(snapshot: Snapshot) -> Disagreement | None:
     if not beyond:
         return None
     highest = beyond[0][0]
+    tokens_word = "1 token" if len(beyond) == 1 else f"{len(beyond)} tokens"
     return Disagreement(
         path="config.json" if config else "tokenizer.json",
         pointer="/vocab_size" if config else None,
-        summary=f"{len(beyond)} token ids up to {highest} are beyond the {rows} rows of the embedding ({source})",
+        summary=f"{tokens_word} with ids up to {highest}, beyond the {rows} rows of the embedding ({source})",
         value={
             "rows": rows,
             "source": source,
@@ -117,8 +118,11 @@ def _rows(snapshot: Snapshot) -> tuple[int | None, str]:
 
 
 def _declared_rows(config: Json) -> tuple[int | None, str]:
-    """``vocab_size``, for a model that has just one vocabulary: others keep rows apart for images or speech."""
-    if not isinstance(config, Mapping) or "additional_vocab_size" in config:
+    """``vocab_size``, for a model that has just one vocabulary: others keep rows apart for images or speech.
+
+    A model of code of its own (``auto_map``) may have rows that no key tells of.
+    """
+    if not isinstance(config, Mapping) or "additional_vocab_size" in config or "auto_map" in config:
         return None, ""
     nested = {key for key, value in config.items() if key.endswith("_config") and isinstance(value, Mapping)}
     value = effective(config, "vocab_size")

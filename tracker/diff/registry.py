@@ -16,7 +16,7 @@ import tracker.diff
 from storage.model import Change, Manifest, Snapshot, digest
 from tracker.diff.files import paths_of, rest
 from tracker.diff.interface import Differ
-from tracker.diff.repo import first_files, has_model
+from tracker.diff.repo import arrival, arrivals, first_files, has_model
 from tracker.diff.values import examples
 
 MAX_PER_CLASS = 500  # changes of one class in one revision; the rest share one
@@ -55,7 +55,7 @@ def compare(
         return _capped([*_standing(after), *rest(nothing, after, {c.path for c in _standing(after)})])
     if before.manifest.digest == after.manifest.digest and before.gaps == after.gaps:
         return ()
-    found = [change for differ in load() for change in differ.diff(before, after)]
+    found = _arrived(before, after, [change for differ in load() for change in differ.diff(before, after)])
     spoken = {path for change in found for path in paths_of(change)}
     return _capped([*found, *rest(before, after, spoken)])
 
@@ -65,6 +65,35 @@ def observe(snapshot: Snapshot, facet: str) -> str | None:
     name = facet.partition(":")[0]
     differ = next((differ for differ in load() if differ.name == name), None)
     return differ.observe(snapshot, facet) if differ else None
+
+
+# What is dangerous, or wrong in itself, whether or not there was anything before it.
+_DANGERS = frozenset(
+    {
+        "document.unreadable",
+        "file.disguised",
+        "template.hidden_chars",
+        "template.unsafe",
+        "tokenizer.vocab_size",
+        "tokens.inconsistent",
+        "weights.index_mismatch",
+        "weights.pickle_added",
+    }
+)
+
+
+def _arrived(before: Snapshot, after: Snapshot, changes: list[Change]) -> list[Change]:
+    """One change for each part of a model that arrives, in place of all that differs from nothing."""
+    parts = arrivals(before.manifest, after.manifest) if has_model(before) else {}
+    if not parts:
+        return changes
+    first = {path for paths in parts.values() for path in paths}
+    kept = [
+        change
+        for change in changes
+        if change.path not in first or change.cls in _DANGERS or change.cls.startswith("code.")
+    ]
+    return [*kept, *(arrival(part, paths, after) for part, paths in sorted(parts.items()))]
 
 
 def _standing(snapshot: Snapshot, *, at_horizon: bool = False) -> list[Change]:

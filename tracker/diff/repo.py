@@ -1,6 +1,7 @@
 """What a revision is as a whole: readable or not, and whether it is the first with a model in it.
 
-Facet ``repo:readable:<path>``: "ok", or the reason why not with the content it holds for, or the flaws.
+Facets: ``repo:readable:<path>``, "ok", or the reason why not with the content it holds for, or the flaws;
+``repo:part:<part>``, whether a model's config, tokenizer or weights are there at all.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class Repo:
             yield _unreadable(path, state, None)
 
     def observe(self, snapshot: Snapshot, facet: str) -> str | None:
-        """Whether a file is readable."""
+        """Whether a file is readable, or a part of a model is there."""
+        if facet.startswith("repo:part:"):
+            part = facet.removeprefix("repo:part:")
+            return digest("present") if any(part_of(path) == part for path in snapshot.manifest.files) else None
         return self._digest(snapshot, facet.removeprefix("repo:readable:"), _states(snapshot))
 
     @staticmethod
@@ -124,6 +128,60 @@ def first_files(after: Snapshot) -> Change:
             "weight_bytes": sum(files[path].size for path in paths if is_weight(path)),
             "suffixes": dict(suffixes.most_common(20)),
         },
+    )
+
+
+_TOKENIZER_KINDS = frozenset(
+    {
+        DocumentKind.TOKENIZER,
+        DocumentKind.TOKENIZER_CONFIG,
+        DocumentKind.SPECIAL_TOKENS,
+        DocumentKind.ADDED_TOKENS,
+        DocumentKind.VOCABULARY,
+        DocumentKind.MERGES,
+        DocumentKind.CHAT_TEMPLATE,
+    }
+)
+_TOKENIZER_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+
+
+def part_of(path: str) -> str | None:
+    """The part of a model that a file belongs to: config, tokenizer or weights."""
+    kind = kind_of(path)
+    if kind is DocumentKind.CONFIG:
+        return "config"
+    if kind in _TOKENIZER_KINDS or PurePosixPath(path).name in _TOKENIZER_NAMES:
+        return "tokenizer"
+    return "weights" if is_weight(path) or kind is DocumentKind.WEIGHT_INDEX else None
+
+
+def arrivals(before: Manifest, after: Manifest) -> dict[str, list[str]]:
+    """The parts of a model that arrive with a revision, and their files.
+
+    An upload is often several commits: first config and weights, then the tokenizer. A part of which
+    nothing was there before has no earlier value that anything could differ from.
+    """
+    found: dict[str, list[str]] = {}
+    for path in sorted(after.files):
+        part = part_of(path)
+        if part is not None:
+            found.setdefault(part, []).append(path)
+    for part in {part_of(path) for path in before.files}:
+        found.pop(part or "", None)
+    return found
+
+
+def arrival(part: str, paths: list[str], after: Snapshot) -> Change:
+    """One change for a part's first files."""
+    size = sum(after.manifest.files[path].size for path in paths)
+    return Change(
+        cls="file.other",
+        path=paths[0],
+        summary=f"the first {part} files: {short(', '.join(paths), limit=200)} ({size} bytes)",
+        after=examples(paths),
+        facet=f"repo:part:{part}",
+        after_digest=digest("present"),
+        facts={"paths": paths, "part": part, "added": True},
     )
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from jinja2 import nodes
 
 from storage.model import Change, Json, Snapshot, digest
+from tracker.diff.documents import unread
 from tracker.diff.template_ast import Inputs, Unparsable, inputs, parse, texts, walk
 from tracker.diff.template_hidden import hidden
 from tracker.diff.template_unsafe import unsafe
@@ -115,7 +116,7 @@ class TemplateDiffer:
         """What is different, by template name."""
         old, new = templates(before), templates(after)
         for name in sorted({*old, *new}):
-            yield from self._template(name, old.get(name), new.get(name), after)
+            yield from self._template(name, old.get(name), new.get(name), before, after)
 
     def standing(self, snapshot: Snapshot) -> Iterable[Change]:
         """Templates that reach out, that hide characters, that cannot be read."""
@@ -128,7 +129,7 @@ class TemplateDiffer:
         return _digest(_value(templates(snapshot).get(name), part))
 
     def _template(
-        self, name: str, old: Template | None, new: Template | None, after: Snapshot
+        self, name: str, old: Template | None, new: Template | None, before: Snapshot, after: Snapshot
     ) -> Iterator[Change]:
         if old is not None and new is not None and old.text == new.text:
             moved = (old.path, old.pointer) != (new.path, new.pointer)
@@ -138,6 +139,10 @@ class TemplateDiffer:
             )
             if moved and not kept:
                 yield _moved(name, old, new)
+            return
+        if old is None and new is not None and unread(before, new.path):
+            return
+        if new is None and old is not None and unread(after, old.path):
             return
         yield _text_change(name, old, new)
         if new is not None:
@@ -156,7 +161,7 @@ def _moved(name: str, old: Template, new: Template) -> Change:
         facet=facet_of(name, "at"),
         before_digest=_digest(_value(old, "at")),
         after_digest=_digest(_value(new, "at")),
-        facts={"template": name, "from": old.path, "to": new.path},
+        facts={"template": name, "from": old.path, "to": new.path, "paths": sorted({old.path, new.path})},
     )
 
 
@@ -170,7 +175,7 @@ def _text_change(name: str, old: Template | None, new: Template | None) -> Chang
         "characters": [len(old.text) if old else None, len(new.text) if new else None],
     }
     if old and new and old.path != new.path:
-        facts["moved"] = {"from": old.path, "to": new.path}
+        facts |= {"moved": {"from": old.path, "to": new.path}, "paths": sorted({old.path, new.path})}
     return Change(
         cls="template.semantic",
         path=shown.path,

@@ -9,6 +9,7 @@ folder's other files name it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from storage.model import Change, Document, DocumentKind, Json, Snapshot
 from tracker.diff.config_keys import BOOKKEEPING
@@ -41,6 +42,7 @@ _MODEL_CLASSES: Mapping[str, str] = {
 }
 _ROLE_KEYS = tuple(f"{role}_token" for role in ROLES)
 _EXTRA = ("additional_special_tokens", "extra_special_tokens")
+_SPECIAL_KEYS = (*_ROLE_KEYS, _EXTRA[1])
 _TOLD_ELSEWHERE = frozenset(
     {"chat_template", "auto_map", "added_tokens_decoder", "response_template", *_EXTRA, *_ROLE_KEYS}
 )
@@ -59,9 +61,8 @@ class TokenizerDiffer:
         for folder in sorted({folder_of(path) for path in paths}):
             yield from vocabulary_changes(before, after, folder)
             yield from merge_changes(before, after, folder)
-        told: set[tuple[str, str, str | None, str | None]] = set()
-        for path in paths:
-            yield from _file(before, after, path, told)
+        order = sorted(paths, key=lambda path: (folder_of(path), not path.endswith("tokenizer_config.json"), path))
+        yield from _merged(change for path in order for change in _file(before, after, path))
 
     def standing(self, snapshot: Snapshot) -> Iterable[Change]:
         """Nothing by itself; `tracker.diff.consistency` holds the files against each other."""
@@ -80,9 +81,19 @@ class TokenizerDiffer:
         return None if value is None else value_digest(value)
 
 
-def _file(
-    before: Snapshot, after: Snapshot, path: str, told: set[tuple[str, str, str | None, str | None]]
-) -> Iterator[Change]:
+def _merged(changes: Iterable[Change]) -> Iterator[Change]:
+    """One change a special token and folder, naming every file that tells it; the first file's stands for all."""
+    kept: dict[tuple[str | None, ...], list[Change]] = {}
+    for number, change in enumerate(changes):
+        special = change.pointer is not None and change.pointer[1:] in _SPECIAL_KEYS
+        sign = (folder_of(change.path), change.pointer, change.before_digest, change.after_digest)
+        kept.setdefault(sign if special else (str(number),), []).append(change)
+    for first, *others in kept.values():
+        paths = [first.path, *(other.path for other in others)]
+        yield replace(first, facts={**first.facts, "paths": paths}) if others else first
+
+
+def _file(before: Snapshot, after: Snapshot, path: str) -> Iterator[Change]:
     old, new = before.documents.get(path), after.documents.get(path)
     known = new or old
     if known is None or (old and new and old.content_key == new.content_key):
@@ -93,7 +104,7 @@ def _file(
         for key, cls in _keys(old, new):
             yield from _one(before, after, path, key, cls)
     if known.kind in _NAMED:
-        yield from _special(before, after, path, told, whole=old is not None and new is not None)
+        yield from _special(before, after, path, whole=old is not None and new is not None)
 
 
 def _presence(path: str, document: Document, *, removed: bool) -> Change:
@@ -166,23 +177,13 @@ def _one(before: Snapshot, after: Snapshot, path: str, key: tuple[str, ...], cls
     )
 
 
-def _special(
-    before: Snapshot,
-    after: Snapshot,
-    path: str,
-    told: set[tuple[str, str, str | None, str | None]],
-    *,
-    whole: bool,
-) -> Iterator[Change]:
-    """Special tokens by role and the list of further ones; what another file of the folder told is left out."""
-    for key in (*_ROLE_KEYS, _EXTRA[1]):
+def _special(before: Snapshot, after: Snapshot, path: str, *, whole: bool) -> Iterator[Change]:
+    """Special tokens by role, and the list of further ones."""
+    for key in _SPECIAL_KEYS:
         cls = "tokens.eos" if key == "eos_token" else "tokens.special"
         for change in _one(before, after, path, (key,), cls):
-            sign = (folder_of(path), key, change.before_digest, change.after_digest)
             # Of a file that appears or goes, only a token that another file names is known on both sides.
-            known = whole or (change.before_digest is not None and change.after_digest is not None)
-            if known and sign not in told:
-                told.add(sign)
+            if whole or (change.before_digest is not None and change.after_digest is not None):
                 yield change
     old, new = _extra_keys(before.documents.get(path)), _extra_keys(after.documents.get(path))
     if whole and old and new and old != new:

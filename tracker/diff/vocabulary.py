@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from storage.model import Change, Document, DocumentKind, Json, Snapshot, digest
 from tracker.diff.documents import paths_of
@@ -100,13 +100,27 @@ def _big_digest(value: Mapping[str, Json] | Sequence[str]) -> str:
 
 
 @dataclass(slots=True)
-class Told:
-    """What earlier files of the folder have already told."""
+class _Told:
+    """Changes told so far, each with the files that tell the same."""
 
-    remapped: set[str] = field(default_factory=set)
-    added: set[str] = field(default_factory=set)
-    removed: set[str] = field(default_factory=set)
-    merges: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    tokens: dict[str, set[str]] = field(default_factory=dict)
+    paths: dict[str, list[str]] = field(default_factory=dict)
+
+    def fresh(self, kind: str, tokens: set[str], path: str) -> set[str]:
+        """The tokens of a kind that no earlier file told; notes that this one tells them, too."""
+        known = self.tokens.setdefault(kind, set())
+        if tokens:
+            self.paths.setdefault(kind, []).append(path)
+        new = tokens - known
+        known |= tokens
+        return new
+
+    def all(self) -> Iterator[Change]:
+        """The changes, each naming every file that tells it."""
+        for change in self.changes:
+            paths = self.paths.get(change.cls, [])
+            yield replace(change, facts={**change.facts, "paths": paths}) if len(paths) > 1 else change
 
 
 def _pairs(
@@ -130,24 +144,28 @@ def vocabulary_changes(before: Snapshot, after: Snapshot, folder: str) -> Iterat
     if not pairs:
         return
     all_old, all_new = token_ids(before, folder), token_ids(after, folder)
-    told = Told()
+    told = _Told()
     for old, new in pairs:
         old_tokens = tokens_of(old) if old else {}
         new_tokens = tokens_of(new) if new else {}
         base, now = old_tokens or all_old, new_tokens or all_new
         if not base or not now:
             continue
-        moved = {token for token, place in base.items() if now.get(token, place) != place} - told.remapped
-        added = (new_tokens.keys() - base.keys() - all_old.keys()) - told.added
-        removed = (old_tokens.keys() - now.keys() - all_new.keys()) - told.removed
-        told.remapped |= moved
-        told.added |= added
-        told.removed |= removed
         make = _Maker(old, new)
-        yield from make.remapped(moved, base, now)
-        yield from make.only("tokenizer.tokens_added", added, new_tokens)
-        yield from make.only("tokenizer.tokens_removed", removed, old_tokens)
-        yield from _flag_changes(make)
+        moved = {token for token, place in base.items() if now.get(token, place) != place}
+        added = new_tokens.keys() - base.keys() - all_old.keys()
+        removed = old_tokens.keys() - now.keys() - all_new.keys()
+        told.changes += [
+            *make.remapped(told.fresh("tokenizer.vocab_remap", moved, make.path), base, now),
+            *make.only(
+                "tokenizer.tokens_added", told.fresh("tokenizer.tokens_added", added, make.path), new_tokens
+            ),
+            *make.only(
+                "tokenizer.tokens_removed", told.fresh("tokenizer.tokens_removed", removed, make.path), old_tokens
+            ),
+            *_flag_changes(make),
+        ]
+    yield from told.all()
 
 
 class _Maker:
@@ -238,18 +256,19 @@ def _flag_changes(make: _Maker) -> Iterator[Change]:
 
 def merge_changes(before: Snapshot, after: Snapshot, folder: str) -> Iterator[Change]:
     """Merge rules gained, lost or in another order; scores of a Unigram model that moved."""
-    told = Told()
+    told = _Told()
     for old, new in _pairs(before, after, folder, _MERGE_SOURCES):
         old_rules = merges(old.data) if old else []
         new_rules = merges(new.data) if new else []
         make = _Maker(old, new)
         if old_rules and new_rules and old_rules != new_rules:
             added, removed = set(new_rules) - set(old_rules), set(old_rules) - set(new_rules)
-            if (frozenset(added), frozenset(removed)) in told.merges:
-                continue
-            told.merges.append((frozenset(added), frozenset(removed)))
             words = f"{len(added)} added, {len(removed)} removed" if added or removed else "another order"
-            yield from make.change(
+            # The same rules gained and lost in two files are one change.
+            sign = digest([sorted(added), sorted(removed)])
+            if not told.fresh("tokenizer.merges", {sign}, make.path):
+                continue
+            told.changes += make.change(
                 "tokenizer.merges",
                 "merges",
                 f"merge rules: {words}",
@@ -261,7 +280,7 @@ def merge_changes(before: Snapshot, after: Snapshot, folder: str) -> Iterator[Ch
         new_scores = scores_of(new) if new else {}
         moved = [token for token, score in old_scores.items() if new_scores.get(token, score) != score]
         if moved:
-            yield from make.change(
+            told.changes += make.change(
                 "tokenizer.merges",
                 "scores",
                 f"scores of {len(moved)} token{'s' * (len(moved) > 1)} changed",
@@ -269,3 +288,4 @@ def merge_changes(before: Snapshot, after: Snapshot, folder: str) -> Iterator[Ch
                 after={token: new_scores[token] for token in moved[:100]},
                 facts={"count": len(moved), "examples": examples(moved)},
             )
+    yield from told.all()

@@ -61,9 +61,9 @@ def peft_parameters(model: Model, sums: Totals, model_type: str, rank: int = RAN
     if model_type in REFUSED:
         return None
     dropped = TRANSLATED.get(model_type)
+    count = rank * sum(model.head.linear) if model.head_adapted and model.head and model.head.linear else 0
     if dropped is None:
-        return linear_parameters(sums, rank)
-    count = 0
+        return count + linear_parameters(sums, rank)
     for _, node, times in walk(model.root):
         leaf = node.name.rpartition(".")[2]
         if node.linear is not None and node.adaptable and leaf not in dropped:

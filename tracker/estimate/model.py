@@ -14,9 +14,9 @@ class Model:
     """One class, built for one config.
 
     ``head`` is the path of the output layer in ``root`` (None: the class has none). ``generates`` is
-    whether it keeps a cache while generating. ``outer`` names the activation formula of what stands
-    outside the layers; ``task_head`` is set when ``head`` is a classifier, which PEFT adapts like any
-    other linear layer.
+    whether it keeps a cache while generating; ``head_adapted`` whether PEFT adapts the classifier too (it
+    spares those of text classification only). ``outer`` names the activation formula of what stands
+    outside the layers.
     """
 
     root: Node
@@ -26,6 +26,7 @@ class Model:
     context: int | None = None
     head: Node | None = None
     head_tied: bool | None = None
+    head_adapted: bool = False
     generates: bool = False
     outer: str = "llama"
     encoder_decoder: bool = False

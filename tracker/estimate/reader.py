@@ -170,12 +170,13 @@ class Config:
         size = self._whole(keys[0], value, 1)
         return size, size
 
-    def sub(self, key: str, model_type: str | None = None) -> Config:
+    def sub(self, key: str, model_type: str | None = None, *, fixed: bool = False) -> Config:
         """A nested config; left out, it is the class's own default for it.
 
         Args:
             key: ``text_config``, ``vision_config``, ...
             model_type: The class's default type for it, where the nested config names none.
+            fixed: The class builds that type whatever the nested config says.
         """
         given = self._given(key)
         default = self._defaults.values.get(self._aliases.get(key, key))
@@ -184,6 +185,8 @@ class Config:
             raise self._fail(key, raw, "an object")
         if model_type is None and isinstance(default, Mapping) and isinstance(default.get("model_type"), str):
             model_type = default["model_type"]
+        if fixed and model_type is not None:
+            raw = {**raw, "model_type": model_type}
         return Config(raw, model_type, path=f"{self.path}{key}.", doubts=self.doubts, depth=self.depth + 1)
 
     def labels(self) -> int:

@@ -11,6 +11,7 @@ A request is ``{"template": text, "variables": {...}, "clock": "2025-01-01T12:00
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -146,7 +147,9 @@ def confine() -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 16),
     ):
-        resource.setrlimit(name, (amount, amount))
+        # macOS knows RLIMIT_AS and refuses to set it; the other limits and the wall clock remain.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(name, (amount, amount))
     if hasattr(resource, "RLIMIT_NPROC"):
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     _load_what_is_lazy()

@@ -74,7 +74,7 @@ def _stablelm(d: Decoder, c: Config) -> Sequence[Part]:
     return attention_layers(d, c, norm("q_layernorm", width, times=heads), norm("k_layernorm", width, times=kv))
 
 
-def _windowed(c: Config) -> int:
+def windowed(c: Config) -> int:
     """Qwen2: layers from ``max_window_layers`` on, if ``use_sliding_window``."""
     if c.items("layer_types", default=None):
         return LLAMA.sliding(c)
@@ -122,8 +122,8 @@ ARCHITECTURES = (
         kv_heads=heads_of,
         head_dim=hidden_by_heads,
     ),
-    decoder("qwen2", "Qwen2", LLAMA, qkv_bias=True, sliding=_windowed),
-    decoder("qwen3", "Qwen3", ATTENTION_BIAS, qk_norm="head", sliding=_windowed),
+    decoder("qwen2", "Qwen2", LLAMA, qkv_bias=True, sliding=windowed),
+    decoder("qwen3", "Qwen3", ATTENTION_BIAS, qk_norm="head", sliding=windowed),
     decoder(
         "starcoder2",
         "Starcoder2",

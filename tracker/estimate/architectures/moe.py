@@ -102,6 +102,13 @@ def stepped(c: Config) -> int:
     return every(total, step, step - 1) - sum((i + 1) % step == 0 for i in only)
 
 
+def stepped_local(c: Config) -> int:
+    """The same, with experts under another key."""
+    total, step = c["num_hidden_layers"], c.whole("decoder_sparse_step", default=1)
+    only = within(c.items("mlp_only_layers", default=None), total)
+    return every(total, step, step - 1) - sum((i + 1) % step == 0 for i in only)
+
+
 def times_shared(count: str, width: str = "moe_intermediate_size") -> Size:
     """A shared expert as wide as ``count`` routed ones."""
 
@@ -304,4 +311,6 @@ ARCHITECTURES = (
     decoder("mimo_v2_flash", "MiMoV2Flash", LLAMA, has=LM, attention=_mimo, sparse=by_type(1), moe=experts("n_routed_experts"), activations=MOE),
     decoder("llama4_text", "Llama4", ATTENTION_BIAS, has=LM, base="Llama4TextModel", sparse=_llama4_layers, ffn=_llama4_wide, moe=experts("num_local_experts", width="intermediate_size", shared=lambda c: c["intermediate_size"], gate="router", plain_router=True), sliding=_llama4_chunked, window=_llama4_window, activations=MOE),
     decoder("longcat_flash", "LongcatFlash", LLAMA, has=LM, attention=lambda d, c: [mla(c, bias=c.flag("attention_bias"), times=2 * c["num_layers"])], feed_forward=_longcat, norms=4, layer_count="num_layers", activations="deepseek_v3"),
+    decoder("qwen3_vl_moe_text", "Qwen3VLMoeText", ATTENTION_BIAS, has=(), qk_norm="head", sparse=stepped_local, moe=experts("num_local_experts"), activations="qwen3_moe"),
+    decoder("glm4v_moe_text", "Glm4vMoeText", LLAMA, has=(), qkv_bias="attention_bias", sparse=after_first, moe=experts("n_routed_experts", shared=times_shared("n_shared_experts")), activations="qwen3_moe"),
 )
