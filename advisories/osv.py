@@ -52,7 +52,7 @@ def document(
         versions_changed_at: When the newest of them was observed: a longer list moves ``modified``.
 
     """
-    moved = max(advisory.modified, versions_changed_at or advisory.modified)
+    moved = modified_at(advisory, versions_changed_at)
     made: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "id": advisory.id,
@@ -73,6 +73,11 @@ def document(
         "database_specific": _database_specific(advisory),
     }
     return made
+
+
+def modified_at(advisory: Advisory, versions_changed_at: datetime | None) -> datetime:
+    """When the document last changed: the advisory itself, or its list of versions."""
+    return max(advisory.modified, versions_changed_at or advisory.modified)
 
 
 def timestamp(moment: datetime) -> str:

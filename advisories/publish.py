@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from advisories.osv import document, status, summary
+from advisories.osv import document, modified_at, status, summary, timestamp
 from storage import advisories
 from storage.database import Transaction
 from storage.model import Advisory, RepoRef, Severity
@@ -67,7 +67,19 @@ def documents_of(tx: Transaction, found: Iterable[Advisory]) -> Iterator[dict[st
             yield _document(advisory, versions.get(advisory.id, ()), since.get(advisory.id))
 
 
-def newest(tx: Transaction, *, limit: int, repo: RepoRef | None = None) -> list[Headline]:
+def stamps_of(tx: Transaction, found: Iterable[Advisory]) -> Iterator[dict[str, Any]]:
+    """The ``id`` and ``modified`` of the documents of these advisories, in their order, without making them."""
+    rest = iter(found)
+    while batch := list(islice(rest, _BATCH)):
+        since = advisories.listed_since(tx, batch)
+        for advisory in batch:
+            listed = None if advisory.severity is Severity.INFO else since.get(advisory.id)
+            yield {"id": advisory.id, "modified": timestamp(modified_at(advisory, listed))}
+
+
+def newest(
+    tx: Transaction, *, limit: int, repo: RepoRef | None = None, public_only: bool = False
+) -> list[Headline]:
     """The newest advisories above `info`, in a line each."""
     return [
         Headline(
@@ -78,7 +90,9 @@ def newest(tx: Transaction, *, limit: int, repo: RepoRef | None = None) -> list[
             repo=advisory.repo,
             published=advisory.published,
         )
-        for advisory in advisories.search(tx, repo=repo, min_severity=Severity.LOW, limit=limit)
+        for advisory in advisories.search(
+            tx, repo=repo, min_severity=Severity.LOW, public_only=public_only, limit=limit
+        )
     ]
 
 

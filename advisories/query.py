@@ -7,17 +7,17 @@ commit read at which an advisory is open, and against the events of ranges.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from packageurl import PackageURL
 
 from advisories.osv import ECOSYSTEM, PURL_TYPE
-from advisories.publish import documents_of
-from storage import advisories, history
+from advisories.publish import document_of, documents_of, stamps_of
+from storage import advisories, catalog, visibility
 from storage.database import Transaction
 from storage.errors import UsageError
 from storage.model import DEFAULT_IDENTITY, Advisory, Json, RepoRef, Severity
@@ -26,6 +26,8 @@ PAGE = 500  # documents in one answer
 MOST_QUERIES = 1000  # in one batch
 _LONGEST = 1000  # characters of any one field
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +43,18 @@ class Query:
 
 
 class Source(Protocol):
-    """Where documents come from."""
+    """Where answers come from. Both kinds come by id, from behind ``query.after`` on."""
 
-    def candidates(self, query: Query) -> Iterable[Mapping[str, Any]]:
-        """Documents that may answer; those that do not are sorted out by `matches`."""
+    def documents(self, query: Query) -> Iterable[Document]:
+        """The documents that answer, whole."""
+        ...
+
+    def stamps(self, query: Query) -> Iterable[Document]:
+        """The ``id`` and ``modified`` of the same documents."""
+        ...
+
+    def get(self, advisory_id: str) -> Document | None:
+        """One document by id, also one that answers no query; None when there is none."""
         ...
 
 
@@ -82,7 +92,7 @@ def parse_query(body: Json) -> Query:
     )
 
 
-def matches(query: Query, document: Mapping[str, Any]) -> bool:
+def matches(query: Query, document: Document) -> bool:
     """Whether a document answers a query."""
     if document.get("withdrawn") or document.get("database_specific", {}).get("severity") == Severity.INFO.osv:
         return False
@@ -91,8 +101,7 @@ def matches(query: Query, document: Mapping[str, Any]) -> bool:
 
 def answer(source: Source, body: Json) -> dict[str, Any]:
     """The answer to ``POST /v1/query``: whole documents, by id. Raises UsageError."""
-    found, token = _page(source, parse_query(body))
-    return _listed([dict(document) for document in found], token)
+    return _page(source.documents(parse_query(body)))
 
 
 def answer_batch(source: Source, body: Json) -> dict[str, Any]:
@@ -102,68 +111,100 @@ def answer_batch(source: Source, body: Json) -> dict[str, Any]:
         raise UsageError("a batch has a list of queries")
     if len(queries) > MOST_QUERIES:
         raise UsageError(f"a batch has at most {MOST_QUERIES} queries")
-    results = []
-    for query in [parse_query(item) for item in queries]:
-        found, token = _page(source, query)
-        short = [{"id": document["id"], "modified": document["modified"]} for document in found]
-        results.append(_listed(short, token))
-    return {"results": results}
+    return {"results": [_page(source.stamps(query)) for query in [parse_query(item) for item in queries]]}
 
 
 def normalized(url: str) -> str:
-    """A GIT package name as it is compared: host and path, without scheme, trailing slash and ``.git``."""
-    parts = urlsplit(url if "://" in url else f"//{url}")
+    """A GIT package name as it is compared: host and path, without scheme, trailing slash and ``.git``.
+
+    What cannot be a URL is compared as it is.
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"//{url}")
+    except ValueError:
+        return url
     path = parts.path.rstrip("/").removesuffix(".git")
     return f"{parts.netloc.rpartition('@')[2].lower()}{path}"
 
 
-class StoredSource:
-    """The documents of a database, as far as the one who asks may see their repos."""
+class DocumentSource:
+    """Documents at hand, of any ecosystem: read from an export folder, for instance."""
 
-    def __init__(self, tx: Transaction, visible: Callable[[RepoRef], bool] = lambda _: True) -> None:
-        self._tx = tx
-        self._visible = visible
+    def __init__(self, documents: Iterable[Document]) -> None:
+        self._by_id = {made["id"]: made for made in sorted(documents, key=lambda made: str(made["id"]))}
 
-    def candidates(self, query: Query) -> Iterable[Mapping[str, Any]]:
+    def documents(self, query: Query) -> Iterator[Document]:
         """See `Source`."""
-        found = (item for item in self._advisories(query) if item.severity > Severity.INFO)
-        return documents_of(
-            self._tx, [item for item in found if item.withdrawn is None and self._visible(item.repo)]
-        )
+        for name, made in self._by_id.items():
+            if (query.after is None or name > query.after) and matches(query, made):
+                yield made
+
+    def stamps(self, query: Query) -> Iterator[Document]:
+        """See `Source`."""
+        return ({"id": made["id"], "modified": made["modified"]} for made in self.documents(query))
+
+    def get(self, advisory_id: str) -> Document | None:
+        """See `Source`."""
+        return self._by_id.get(advisory_id)
+
+
+class StoredSource:
+    """The documents of a database; ``public_only`` leaves out what is not for everybody."""
+
+    def __init__(self, tx: Transaction, *, public_only: bool = False) -> None:
+        self._tx = tx
+        self._public_only = public_only
+
+    def documents(self, query: Query) -> Iterator[Document]:
+        """See `Source`."""
+        return documents_of(self._tx, self._advisories(query))
+
+    def stamps(self, query: Query) -> Iterator[Document]:
+        """See `Source`."""
+        return stamps_of(self._tx, self._advisories(query))
+
+    def get(self, advisory_id: str) -> Document | None:
+        """See `Source`."""
+        advisory = advisories.get(self._tx, advisory_id)
+        if advisory is None or (self._public_only and not visibility.open_to_all(self._tx, advisory.repo)):
+            return None
+        return document_of(self._tx, advisory_id)
 
     def _advisories(self, query: Query) -> list[Advisory]:
-        if query.commit is not None:
-            return advisories.at_commit(self._tx, query.commit) if _SHA.fullmatch(query.commit) else []
-        repo = self._repo(query)
-        if repo is None:
+        """What answers, one more than a page holds at most."""
+        repo = None if query.commit else self._repo(query)
+        sha = query.commit or (query.version or "").lower()
+        options: dict[str, Any] = {
+            "min_severity": Severity.LOW,
+            "public_only": self._public_only,
+            "after": query.after,
+            "limit": PAGE + 1,
+        }
+        if query.commit is None and repo is None:
             return []
-        if query.version:
-            return advisories.at_commit(self._tx, query.version.lower(), repo=repo)
-        return advisories.of_repo(self._tx, repo, min_severity=Severity.LOW)
+        if not sha and repo is not None:
+            return advisories.of_package(self._tx, repo, **options)
+        return advisories.at_commit(self._tx, sha, repo=repo, **options) if _SHA.fullmatch(sha) else []
 
     def _repo(self, query: Query) -> RepoRef | None:
         if query.purl is not None:
-            return self._by_name.get(_url_of(query.purl) or "")
-        return self._by_name.get(normalized(query.name)) if query.name and query.ecosystem == ECOSYSTEM else None
-
-    @cached_property
-    def _by_name(self) -> dict[str, RepoRef]:
-        return {normalized(repo.url): repo for repo in history.known_repos(self._tx)}
-
-
-def _page(source: Source, query: Query) -> tuple[list[Mapping[str, Any]], str | None]:
-    found = {made["id"]: made for made in source.candidates(query) if matches(query, made)}
-    rest = [found[name] for name in sorted(found) if query.after is None or name > query.after]
-    return rest[:PAGE], rest[PAGE - 1]["id"] if len(rest) > PAGE else None
+            wanted = _url_of(query.purl)
+        else:
+            wanted = normalized(query.name) if query.name and query.ecosystem == ECOSYSTEM else None
+        *_, owner, name = ["", "", *(wanted or "").split("/")]
+        return next((repo for repo in catalog.named(self._tx, owner, name) if normalized(repo.url) == wanted), None)
 
 
-def _listed(vulns: list[dict[str, Any]], token: str | None) -> dict[str, Any]:
-    if not vulns:
+def _page(found: Iterable[Document]) -> dict[str, Any]:
+    """The first of what was found, and where to go on; an empty object where nothing was."""
+    page = [dict(made) for made in islice(found, PAGE + 1)]
+    if not page:
         return {}
-    return {"vulns": vulns} | ({"next_page_token": token} if token else {})
+    token = {"next_page_token": page[PAGE - 1]["id"]} if len(page) > PAGE else {}
+    return {"vulns": page[:PAGE]} | token
 
 
-def _affects(query: Query, affected: Mapping[str, Any]) -> bool:
+def _affects(query: Query, affected: Document) -> bool:
     if query.commit is not None:
         return query.commit in _commits(affected)
     if not _same_package(query, affected.get("package") or {}):
@@ -171,7 +212,7 @@ def _affects(query: Query, affected: Mapping[str, Any]) -> bool:
     return not query.version or query.version in _commits(affected) or query.version.lower() in _commits(affected)
 
 
-def _commits(affected: Mapping[str, Any]) -> set[str]:
+def _commits(affected: Document) -> set[str]:
     named = {
         event[key]
         for span in affected.get("ranges") or ()
@@ -182,7 +223,7 @@ def _commits(affected: Mapping[str, Any]) -> set[str]:
     return named | set(affected.get("versions") or ())
 
 
-def _same_package(query: Query, package: Mapping[str, Any]) -> bool:
+def _same_package(query: Query, package: Document) -> bool:
     if query.purl is not None:
         return bool(package.get("purl")) and _comparable(_purl(package["purl"])) == _comparable(query.purl)
     if package.get("ecosystem") != query.ecosystem or not query.name:
@@ -218,4 +259,6 @@ def _field(body: Mapping[str, Json], name: str) -> str | None:
         return None
     if not isinstance(value, str) or len(value) > _LONGEST:
         raise UsageError(f"{name} is a text of at most {_LONGEST} characters")
+    if not value.isprintable():
+        raise UsageError(f"{name} holds characters that no name has")
     return value

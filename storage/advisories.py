@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, delete, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Text, delete, func, or_, select, tuple_
 
 from storage import findings
 from storage.columns import EPOCH, MICROSECOND
@@ -23,6 +24,7 @@ from storage.model import (
 )
 from storage.rows import REPO_COLUMNS, chunks, ensure_repo, find_repo, insert_all, insert_missing, repo_of, upsert
 from storage.tables import advisories, advisory_events, repos, revisions, spans
+from storage.visibility import OPEN_TO_ALL
 
 _SELECT = select(advisories, *REPO_COLUMNS).join(repos, repos.c.id == advisories.c.repo_id)
 
@@ -107,12 +109,19 @@ def search(
     min_severity: Severity | None = None,
     cls: str | None = None,
     state: str = "all",
+    path: str | None = None,
+    since: datetime | None = None,
+    id_prefix: str | None = None,
+    public_only: bool = False,
     limit: int | None = None,
     after: str | None = None,
+    before: tuple[datetime, str] | None = None,
 ) -> list[Advisory]:
     """Advisories that fit all that is given, newest first.
 
-    ``after``, the id of the last one seen, continues a list.
+    ``after``, the id of the last one seen, continues a list, and so does ``before``, when that was published
+    and its id. ``path`` is one that a revision's changes name; ``since`` is about when they were published;
+    ``public_only`` leaves out what is not for everybody.
     """
     query = _SELECT
     if repo is not None:
@@ -125,16 +134,37 @@ def search(
         query = query.where(advisories.c.cls == cls)
     if state != "all":
         query = query.where(advisories.c.open.is_(state == "open"))
+    if path is not None:
+        # findings are JSON text made by us: a path stands in it exactly so
+        named = json.dumps({"path": path}, ensure_ascii=True, separators=(",", ":"))[1:-1]
+        query = query.where(advisories.c.findings.cast(Text).contains(named, autoescape=True))
+    if since is not None:
+        query = query.where(advisories.c.published >= since)
+    if id_prefix is not None:
+        query = query.where(advisories.c.id.between(id_prefix, id_prefix + "\U0010ffff"))
+    if public_only:
+        query = query.where(OPEN_TO_ALL)
+    if before is not None:
+        query = query.where(tuple_(advisories.c.published, advisories.c.id) < tuple_(*before))
     if after is not None:
         place = select(advisories.c.published, advisories.c.id).where(advisories.c.id == after)
         query = query.where(tuple_(advisories.c.published, advisories.c.id) < place.scalar_subquery())
     return _read(tx, query.order_by(advisories.c.published.desc(), advisories.c.id.desc()).limit(limit))
 
 
-def at_commit(tx: Transaction, sha: str, *, repo: RepoRef | None = None) -> list[Advisory]:
+def at_commit(
+    tx: Transaction,
+    sha: str,
+    *,
+    repo: RepoRef | None = None,
+    min_severity: Severity = Severity.INFO,
+    public_only: bool = False,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[Advisory]:
     """The advisories that are open at a commit, of any repo or of one, by id; withdrawn ones are left out.
 
-    Repo-state advisories have no commits and are never among them.
+    Repo-state advisories have no commits and are never among them. ``after``, an id, goes on behind it.
     """
     query = select(revisions).where(revisions.c.sha == sha)
     if repo is not None:
@@ -142,12 +172,34 @@ def at_commit(tx: Transaction, sha: str, *, repo: RepoRef | None = None) -> list
     ids: set[str] = set()
     for row in tx.execute(query).all():
         ids.update(_open_at(tx, row))
-    found = [
-        advisory
-        for chunk in chunks(sorted(ids))
-        for advisory in _read(tx, _SELECT.where(advisories.c.id.in_(chunk), advisories.c.withdrawn.is_(None)))
-    ]
-    return sorted(found, key=lambda advisory: advisory.id)
+    wanted = _SELECT.where(advisories.c.withdrawn.is_(None), advisories.c.severity >= int(min_severity))
+    wanted = wanted.where(OPEN_TO_ALL) if public_only else wanted
+    found: list[Advisory] = []
+    for chunk in chunks(name for name in sorted(ids) if after is None or name > after):
+        found += sorted(_read(tx, wanted.where(advisories.c.id.in_(chunk))), key=lambda advisory: advisory.id)
+        if limit is not None and len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+def of_package(
+    tx: Transaction,
+    repo: RepoRef,
+    *,
+    min_severity: Severity = Severity.INFO,
+    public_only: bool = False,
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[Advisory]:
+    """A repo's advisories by id, whatever their state; withdrawn ones are left out."""
+    query = _SELECT.where(
+        advisories.c.repo_id == find_repo(tx, repo),
+        advisories.c.withdrawn.is_(None),
+        advisories.c.severity >= int(min_severity),
+    )
+    query = query.where(OPEN_TO_ALL) if public_only else query
+    query = query.where(advisories.c.id > after) if after is not None else query
+    return _read(tx, query.order_by(advisories.c.id).limit(limit))
 
 
 def _open_at(tx: Transaction, revision: Row[Any]) -> set[str]:
@@ -191,7 +243,7 @@ def listed_since(tx: Transaction, found: Sequence[Advisory]) -> dict[str, dateti
     }
 
 
-def modified_since(tx: Transaction, when: datetime | None) -> Iterator[Advisory]:
+def modified_since(tx: Transaction, when: datetime | None, *, public_only: bool = False) -> Iterator[Advisory]:
     """The advisories whose document changed after a time (None: all), in the order modified.
 
     Those count too that did not change themselves but are open at a revision observed since.
@@ -200,6 +252,8 @@ def modified_since(tx: Transaction, when: datetime | None) -> Iterator[Advisory]
     if when is not None:
         newer = select(spans.c.advisory_id).join(revisions, _inside_span()).where(revisions.c.observed_at > when)
         query = query.where(or_(advisories.c.modified > when, advisories.c.id.in_(newer)))
+    if public_only:
+        query = query.join(repos, repos.c.id == advisories.c.repo_id).where(OPEN_TO_ALL)
     for chunk in chunks(tx.scalars(query).all()):
         by_id = {advisory.id: advisory for advisory in _read(tx, _SELECT.where(advisories.c.id.in_(chunk)))}
         yield from (by_id[advisory_id] for advisory_id in chunk)
@@ -251,6 +305,8 @@ def recent_events(
     repo: RepoRef | None = None,
     owner: str | None = None,
     min_severity: Severity | None = None,
+    cls: str | None = None,
+    public_only: bool = False,
     limit: int | None = None,
     before: int | None = None,
     after: int | None = None,
@@ -269,6 +325,11 @@ def recent_events(
     if min_severity is not None:
         grave = select(advisories.c.id).where(advisories.c.severity >= int(min_severity))
         query = query.where(advisory_events.c.advisory_id.in_(grave))
+    if cls is not None:
+        of_class = select(advisories.c.id).where(advisories.c.cls == cls)
+        query = query.where(advisory_events.c.advisory_id.in_(of_class))
+    if public_only:
+        query = query.where(OPEN_TO_ALL)
     if before is not None:
         query = query.where(advisory_events.c.id < before)
     if after is not None:

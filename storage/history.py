@@ -15,9 +15,9 @@ from storage.database import Transaction
 from storage.errors import NotFound
 from storage.landing import land, rewind
 from storage.lineage import current, find_row, head_row, preferred, recorded
-from storage.model import FileEntry, Gap, Manifest, RecordedRevision, RepoRef
+from storage.model import FileEntry, Gap, Manifest, RecordedRevision, RepoRef, Severity
 from storage.rows import REPO_COLUMNS, find_repo, followed_ref, path_key, repo_of, require_repo
-from storage.tables import file_changes, repos
+from storage.tables import changes, file_changes, repos
 from storage.tables import gaps as gap_rows
 from storage.tables import revisions as rows
 from storage.trees import file_entry, tree_at
@@ -67,8 +67,15 @@ def revisions(
     newest_first: bool = True,
     limit: int | None = None,
     before_position: int | None = None,
+    since: datetime | None = None,
+    cls: str | None = None,
+    min_severity: Severity | None = None,
+    path: str | None = None,
 ) -> list[RecordedRevision]:
     """The current chain. ``before_position`` continues a list: only revisions below it.
+
+    ``since`` is about when they were observed; ``path`` leaves those that changed this file, ``cls`` and
+    ``min_severity`` those with one such change.
 
     Raises NotFound for a repo that this database never heard of.
     """
@@ -76,6 +83,18 @@ def revisions(
     query = current(repo_id, ref or followed_ref(tx, repo_id))
     if before_position is not None:
         query = query.where(rows.c.position < before_position)
+    if since is not None:
+        query = query.where(rows.c.observed_at >= since)
+    if path is not None:
+        touched = select(file_changes.c.revision_id).where(
+            file_changes.c.repo_id == repo_id, file_changes.c.path_key == path_key(path)
+        )
+        query = query.where(rows.c.id.in_(touched))
+    if cls is not None or min_severity is not None:
+        fitting = select(changes.c.revision_id).where(changes.c.revision_id == rows.c.id)
+        fitting = fitting if cls is None else fitting.where(changes.c.cls == cls)
+        fitting = fitting if min_severity is None else fitting.where(changes.c.severity >= int(min_severity))
+        query = query.where(fitting.exists())
     order = rows.c.position.desc() if newest_first else rows.c.position
     return [recorded(row) for row in tx.execute(query.order_by(order).limit(limit))]
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any
 
 from storage.errors import UsageError
@@ -135,6 +135,12 @@ class Head:
     last_modified: datetime | None = None
     gated: str | None = None  # "auto" or "manual"
     private: bool = False
+    with_token: bool = False  # asked with a token of ours
+
+    @property
+    def restricted(self) -> bool:
+        """Whether what is read now is not open to everyone: private or gated, and read with our token."""
+        return self.with_token and (self.private or self.gated is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,6 +486,7 @@ class Watch:
     since: datetime | None = None
     from_head: bool = False
     public: bool = False
+    restricted: bool = False  # read with a token of ours while private or gated: not shown to everyone
     paused: bool = False
     created_at: datetime
     hub_id: str | None = None
@@ -524,6 +531,78 @@ class OwnerWatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRepo:
+    """A repo that this database holds something of, watched or not, and how it stands."""
+
+    repo: RepoRef
+    ref: str
+    state: RepoState
+    canonical: str | None
+    gated: str | None
+    private: bool
+    public: bool
+    restricted: bool
+    watched: bool
+    paused: bool
+    checked_at: datetime | None
+    head: str | None  # the newest revision landed
+    head_observed_at: datetime | None
+    revisions: int
+    open_advisories: int  # above info
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandedChange:
+    """A change with the revision that made it. ``place`` orders the list it came from."""
+
+    repo: RepoRef
+    sha: str
+    committed_at: datetime
+    observed_at: datetime
+    finding: Finding
+    place: tuple[int, int]
+
+
+# --- access --------------------------------------------------------------------------------------
+
+
+class Scope(enum.StrEnum):
+    """What a token of ours allows: ``read`` what is not open to everyone; ``write``, that and to change."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessToken:
+    """A token of ours, without its secret."""
+
+    id: int
+    name: str
+    scopes: frozenset[Scope]
+    created_at: datetime
+    last_used_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def allows(self, scope: Scope) -> bool:
+        """Whether the token is good for this: writing includes reading."""
+        return self.revoked_at is None and (scope in self.scopes or Scope.WRITE in self.scopes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One change that somebody made through us: who (a token's name, or ``cli``), from where, to what."""
+
+    id: int
+    at: datetime
+    actor: str
+    client: str
+    action: str  # watch.add, watch.remove, token.create, ...
+    target: str
+    detail: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxItem:
     """One event to be sent to subscribers. ``key`` is unique by content, so a re-run adds nothing."""
 
@@ -532,6 +611,98 @@ class OutboxItem:
     repo: RepoRef
     payload: Mapping[str, Json]
     created_at: datetime
+
+
+class Digest(enum.StrEnum):
+    """How often a subscription is told: after the settle window, once an hour, or once a day."""
+
+    INSTANT = "instant"
+    HOURLY = "hourly"
+    DAILY = "daily"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietHours:
+    """A part of every day, in the subscription's time zone, in which nothing is sent.
+
+    ``begins`` later than ``ends`` spans midnight.
+    """
+
+    begins: time
+    ends: time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Who is told what, and when.
+
+    ``url`` is a webhook's or an apprise URL and may hold secrets: never log it. ``secret`` signs webhooks:
+    ``whsec_...`` made by us, ``env:NAME`` or ``file:PATH``. Empty ``classes`` and ``repos`` mean all;
+    ``repos`` holds ``owner/name`` and ``owner/*``. A disabled subscription gets nothing, and says why.
+    """
+
+    id: str
+    url: str
+    secret: str | None = None
+    min_severity: Severity = Severity.LOW
+    classes: frozenset[str] = frozenset()
+    repos: tuple[str, ...] = ()
+    digest: Digest = Digest.INSTANT
+    settle: timedelta = timedelta(minutes=15)
+    quiet: QuietHours | None = None
+    timezone: str = "UTC"
+    allow_private: bool = False
+    created_at: datetime
+    disabled_at: datetime | None = None
+    disabled_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """An outbox item as it waits for one subscription; ``number`` is its place in the outbox."""
+
+    number: int
+    item: OutboxItem
+
+
+class DeliveryState(enum.StrEnum):
+    """Where a message stands: still to be sent, sent, or given up (a dead letter)."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One message to one subscription, with the same id and body at every attempt.
+
+    ``lane`` names what must stay in order: the messages of a lane are sent one after the other.
+    """
+
+    number: int
+    subscription_id: str
+    message_id: str
+    lane: str
+    body: Mapping[str, Json]
+    state: DeliveryState = DeliveryState.PENDING
+    attempts: int = 0
+    created_at: datetime
+    next_at: datetime
+    done_at: datetime | None = None
+    status: int | None = None  # the last HTTP status
+    error: str | None = None  # why the last attempt failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try to send a message. ``status`` is the HTTP status, None when there was no answer."""
+
+    at: datetime
+    delivered: bool
+    status: int | None
+    error: str | None
+    milliseconds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import delete, select, update
 
 from storage.database import Transaction
-from storage.model import OutboxItem, RepoRef
+from storage.model import Notice, OutboxItem, RepoRef
 from storage.rows import REPO_COLUMNS, chunks, ensure_repo, insert_missing, repo_of
 from storage.tables import outbox, repos
 
@@ -32,11 +32,25 @@ def append(tx: Transaction, items: Iterable[OutboxItem]) -> int:
 
 def pending(tx: Transaction, limit: int) -> list[OutboxItem]:
     """Items not yet done, in the order added."""
+    return [notice.item for notice in numbered(tx, limit)]
+
+
+def numbered(tx: Transaction, limit: int) -> list[Notice]:
+    """Items not yet done, with their numbers, in the order added.
+
+    Which are done is kept item by item: on PostgreSQL a transaction that took a lower number may commit later
+    than one with a higher, so a mark of how far one has read would lose items.
+    """
     query = (
         select(outbox, *REPO_COLUMNS).join(repos, repos.c.id == outbox.c.repo_id).where(outbox.c.done_at.is_(None))
     )
     return [
-        OutboxItem(key=row.key, kind=row.kind, repo=repo_of(row), payload=row.payload, created_at=row.created_at)
+        Notice(
+            number=row.id,
+            item=OutboxItem(
+                key=row.key, kind=row.kind, repo=repo_of(row), payload=row.payload, created_at=row.created_at
+            ),
+        )
         for row in tx.execute(query.order_by(outbox.c.id).limit(limit))
     ]
 

@@ -94,6 +94,7 @@ def ensure_repo(tx: Transaction, repo: RepoRef, ref: str = "main") -> int:
             "state": RepoState.OK.value,
             "private": False,
             "public": False,
+            "restricted": False,
         },
     )
     return require_repo(tx, repo)

@@ -51,8 +51,10 @@ repos = Table(
     Column("state", Text, nullable=False),
     Column("gated", HostileText),
     Column("private", Boolean, nullable=False),
-    Column("public", Boolean, nullable=False),
+    Column("public", Boolean, nullable=False),  # a person's choice: show what was read with a token
+    Column("restricted", Boolean, nullable=False),  # read with a token while private or gated
     UniqueConstraint("endpoint", "owner", "name"),
+    Index(None, "owner", "name"),
 )
 
 watches = Table(
@@ -197,6 +199,7 @@ changes = Table(
     Column("before_digest", HostileText),
     Column("after_digest", HostileText),
     Column("facts", JsonText, nullable=False),
+    Index(None, "cls", "revision_id"),
 )
 
 estimates = Table(
@@ -287,12 +290,107 @@ outbox = Table(
     sqlite_autoincrement=True,  # ids are the order of sending, also after old items were deleted
 )
 
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("url", HostileText, nullable=False),
+    Column("secret", HostileText),
+    Column("min_severity", Integer, nullable=False),
+    Column("classes", JsonText, nullable=False),
+    Column("repos", JsonText, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("settle", Duration, nullable=False),
+    Column("quiet", JsonText, nullable=False),
+    Column("timezone", Text, nullable=False),
+    Column("allow_private", Boolean, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("disabled_at", Moment),
+    Column("disabled_reason", HostileText),
+    Column("lease_holder", Text),
+    Column("lease_until", Moment),
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("subscription_id", Text, ForeignKey("subscriptions.id"), nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("lane", HostileText, nullable=False),
+    Column("body", JsonText, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("next_at", Moment, nullable=False),
+    Column("done_at", Moment),
+    Column("status", Integer),
+    Column("error", HostileText),
+    UniqueConstraint("message_id"),
+    Index(None, "subscription_id", "state", "lane", "id"),
+    Index(None, "done_at"),
+    sqlite_autoincrement=True,  # ids are the order of sending within a lane
+)
+
+delivery_attempts = Table(
+    "delivery_attempts",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("delivery_id", Id, ForeignKey("deliveries.id"), nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("delivered", Boolean, nullable=False),
+    Column("status", Integer),
+    Column("error", HostileText),
+    Column("milliseconds", Integer, nullable=False),
+    Index(None, "delivery_id", "id"),
+)
+
+# What a subscription is still to be told: copies of outbox items, until they are part of a delivery.
+notices = Table(
+    "notices",
+    metadata,
+    Column("subscription_id", Text, ForeignKey("subscriptions.id"), primary_key=True),
+    Column("number", Id, primary_key=True),  # outbox.id
+    Column("key", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("repo_id", Id, ForeignKey("repos.id"), nullable=False),
+    Column("payload", JsonText, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+
 pauses = Table(
     "pauses",
     metadata,
     Column("scope", Text, primary_key=True),
     Column("until", Moment, nullable=False),
     Column("reason", HostileText, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("name", HostileText, nullable=False),
+    Column("digest", Text, nullable=False),  # SHA-256 of the secret; the secret itself is kept nowhere
+    Column("scopes", JsonText, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("last_used_at", Moment),
+    Column("revoked_at", Moment),
+    UniqueConstraint("digest"),
+    sqlite_autoincrement=True,  # the journal names tokens by id: one id is never two tokens
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("actor", HostileText, nullable=False),
+    Column("client", HostileText, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("target", HostileText, nullable=False),
+    Column("detail", JsonText, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 meta = Table(

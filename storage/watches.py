@@ -7,6 +7,7 @@ functions, so that a check which began before ``hubwatch watch pause`` does not 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from types import EllipsisType
 from typing import Any
 
 from sqlalchemy import Row, delete, func, insert, or_, select, update
@@ -16,6 +17,7 @@ from storage.errors import NotFound, UsageError
 from storage.model import DEFAULT_IDENTITY, OwnerWatch, RepoRef, RepoState, Watch
 from storage.rows import REPO_COLUMNS, ensure_repo, find_repo, repo_of
 from storage.tables import owner_watches, repos, watches
+from storage.visibility import OPEN_TO_ALL
 
 _SELECT = select(
     watches,
@@ -28,6 +30,7 @@ _SELECT = select(
     repos.c.gated,
     repos.c.private,
     repos.c.public,
+    repos.c.restricted,
 ).join(repos, repos.c.id == watches.c.repo_id)
 
 
@@ -41,8 +44,11 @@ def add(
     since: datetime | None = None,
     from_head: bool = False,
     public: bool = False,
+    restricted: bool = False,
 ) -> Watch:
     """Put a repo under watch, due at once. History kept from an earlier watch is taken up again.
+
+    ``restricted`` says that it can be read only with a token; what an earlier watch knew of that stays.
 
     Raises UsageError when the repo is already watched.
     """
@@ -52,6 +58,8 @@ def add(
             f"{repo.id} is already watched", help=f"to change how: hubwatch watch remove {repo.id}, then add"
         )
     tx.execute(update(repos).where(repos.c.id == repo_id).values(ref=ref, public=public, state=RepoState.OK.value))
+    if restricted:
+        tx.execute(update(repos).where(repos.c.id == repo_id).values(restricted=True))
     tx.execute(
         insert(watches).values(
             repo_id=repo_id,
@@ -83,9 +91,10 @@ def require(tx: Transaction, repo: RepoRef) -> Watch:
     return watch
 
 
-def list_all(tx: Transaction, *, owner: str | None = None) -> list[Watch]:
-    """All watches by owner and name, or those of one owner."""
+def list_all(tx: Transaction, *, owner: str | None = None, public_only: bool = False) -> list[Watch]:
+    """All watches by owner and name, or those of one owner; ``public_only``: those that anybody may see."""
     query = _SELECT if owner is None else _SELECT.where(repos.c.owner == owner)
+    query = query.where(OPEN_TO_ALL) if public_only else query
     return sorted((_watch(row) for row in tx.execute(query)), key=lambda watch: watch.repo)
 
 
@@ -103,6 +112,28 @@ def resume(tx: Transaction, repo: RepoRef, *, now: datetime) -> None:
     """Take a paused repo up again, due at once and with its errors forgotten."""
     watch = require(tx, repo)
     tx.execute(update(watches).where(watches.c.id == watch.id).values(paused=False, next_check_at=now, errors=0))
+
+
+def change(
+    tx: Transaction,
+    repo: RepoRef,
+    *,
+    now: datetime,
+    paused: bool | None = None,
+    public: bool | None = None,
+    every: timedelta | EllipsisType | None = ...,
+) -> Watch:
+    """Change what a person may choose; what is not given stays. Raises NotFound when it is not watched."""
+    watch = require(tx, repo)
+    if paused is True:
+        pause(tx, repo)
+    elif paused is False and watch.paused:
+        resume(tx, repo, now=now)
+    if public is not None:
+        tx.execute(update(repos).where(repos.c.id == find_repo(tx, repo)).values(public=public))
+    if every is not ...:
+        tx.execute(update(watches).where(watches.c.id == watch.id).values(every=every))
+    return require(tx, repo)
 
 
 def due(tx: Transaction, now: datetime, limit: int) -> list[Watch]:
@@ -150,6 +181,7 @@ def save(tx: Transaction, watch: Watch) -> None:
             state=watch.state.value,
             gated=watch.gated,
             private=watch.private,
+            restricted=watch.restricted,
         )
     )
 
@@ -286,6 +318,7 @@ def _watch(row: Row[Any]) -> Watch:
         since=row.since,
         from_head=row.from_head,
         public=row.public,
+        restricted=row.restricted,
         paused=row.paused,
         created_at=row.created_at,
         hub_id=row.hub_id,

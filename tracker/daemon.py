@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -85,12 +85,22 @@ def assemble(settings: Settings, database: Database) -> Iterator[Services]:
         yield Services(settings, database, worker, loader, examiner, owners, stopping)
 
 
-def run(settings: Settings, database: Database, *, roles: tuple[str, ...] = ROLES) -> None:
-    """Run until SIGINT or SIGTERM, then stop in order: no new checks, running ones end, the web last."""
+def run(
+    settings: Settings,
+    database: Database,
+    *,
+    roles: tuple[str, ...] = ROLES,
+    started: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run until SIGINT or SIGTERM, then stop in order: no new checks, running ones end, the web last.
+
+    ``started`` is told the address of the pages once they are served ("" where the web is not a role).
+    """
     asked_to_stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: asked_to_stop.set())
-    with assemble(settings, database) as services, running(services, roles):
+    with assemble(settings, database) as services, running(services, roles) as url:
+        started(url)
         log.info("started", roles=roles, database=database.place)
         asked_to_stop.wait()
         log.info("stopping")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -49,15 +49,16 @@ class Owners:
                 log.warning("owner not listed", owner=owner.owner, error=str(error))
                 self._failed(owner, error)
                 continue
-            added += self._take_in(owner, [item.canonical for item in listed])
+            added += self._take_in(owner, {item.canonical: item.restricted for item in listed})
         return added
 
-    def _take_in(self, owner: OwnerWatch, names: list[str]) -> list[RepoRef]:
+    def _take_in(self, owner: OwnerWatch, listed: Mapping[str, bool]) -> list[RepoRef]:
+        """Watch what is new; ``listed`` says by name whether a repo can be read only with a token."""
         now = self.clock()
         known = owner.known or frozenset()
         added: list[RepoRef] = []
         with self.database.transaction() as tx:
-            for name in names:
+            for name, restricted in listed.items():
                 repo = _repo(name, owner.endpoint)
                 # A name that was known and is not watched was removed by a person: it stays so.
                 if repo is None or name in known or watches.get(tx, repo) is not None:
@@ -70,13 +71,14 @@ class Owners:
                     from_head=owner.from_head,
                     every=owner.every,
                     public=owner.public,
+                    restricted=restricted,
                 )
                 if owner.known is not None:
                     outbox.append(tx, [new_repo(repo, now=now)])
                 added.append(repo)
             done = replace(
                 owner,
-                known=known | set(names),
+                known=known | set(listed),
                 checked_at=now,
                 next_check_at=now + EVERY,
                 errors=0,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from advisories import ledger
+from advisories.evidence import probe_context
 from advisories.outbox import announcements
 from advisories.rules.judge import judge_state
 from advisories.states import open_state
@@ -143,6 +144,7 @@ class Pipeline:
                 now=now,
                 repo_created_at=watch.repo_created_at,
                 context=seen.context(),
+                context_by_class=probe_context(seen.findings, seen.probes),
                 horizon=horizon,
                 taken=lambda advisory_id: stored_advisories.get(tx, advisory_id) is not None,
             )
@@ -176,14 +178,6 @@ class Pipeline:
         now = self.clock()
         with self.database.transaction() as tx:
             state = stored_advisories.of_repo(tx, watch.repo)
-            ended = ledger.rewind(
-                state,
-                repo=watch.repo,
-                ref=watch.ref,
-                old_head=tip,
-                observe=lambda facet: observe(base, facet) if base else None,
-                now=now,
-            )
             change = _rewritten(watch, tip, head_sha, walk.met, [finding.change.summary for finding in net])
             opened = open_state(
                 state,
@@ -195,13 +189,22 @@ class Pipeline:
                 now=now,
                 repo_created_at=watch.repo_created_at,
             )
+            ended = ledger.rewind(
+                state,
+                repo=watch.repo,
+                ref=watch.ref,
+                old_head=tip,
+                observe=lambda facet: observe(base, facet) if base else None,
+                now=now,
+                successor=next((advisory.id for advisory in opened.advisories), None),
+            )
             history.rewind(tx, watch.repo, walk.met)
             for advisory in (*ended.advisories, *opened.advisories):
                 stored_advisories.save(tx, advisory)
             events = (*ended.events, *opened.events)
             stored_advisories.record_events(tx, watch.repo, events, now=now)
             changed = _by_id(state, (*ended.advisories, *opened.advisories))
-            outbox.append(tx, announcements(watch.repo, opened.events, changed, now=now))
+            outbox.append(tx, announcements(watch.repo, events, changed, now=now))
 
 
 def source_of(watch: Watch, head: Head) -> RepoRef:

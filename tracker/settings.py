@@ -9,10 +9,10 @@ import os
 import tomllib
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -22,8 +22,19 @@ from pydantic_settings import (
 
 from storage.errors import UsageError
 from storage.model import DEFAULT_IDENTITY
+from tracker.spans import parse_span
 
 CONFIG_FILE = "hubwatch.toml"
+
+
+def _span(value: object) -> object:
+    try:
+        return parse_span(value) if isinstance(value, str) and not value.startswith(("P", "-")) else value
+    except UsageError as error:
+        raise ValueError(error) from None
+
+
+Span = Annotated[timedelta, BeforeValidator(_span)]
 
 
 class HubSettings(BaseModel):
@@ -53,12 +64,12 @@ class PollSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    floor: timedelta = timedelta(minutes=5)
-    default: timedelta = timedelta(minutes=30)
-    ceiling: timedelta = timedelta(hours=24)
+    floor: Span = timedelta(minutes=5)
+    default: Span = timedelta(minutes=30)
+    ceiling: Span = timedelta(hours=24)
     threads: int = Field(default=4, ge=1, le=64)
     gone_after: int = Field(default=3, ge=1, description="how many times in a row before a repo is called gone")
-    gone_within: timedelta = Field(default=timedelta(0), description="and over at least this long")
+    gone_within: Span = Field(default=timedelta(0), description="and over at least this long")
 
 
 class Settings(BaseSettings):

@@ -87,7 +87,8 @@ class StateKeeper:
                     )
                     for change in self._begun(before, after, now, taken_over=taken_over)
                 ]
-            steps += [end_state(state, cls=cls, now=now) for cls in self._ended(after)]
+            opened = [advisory.id for step in steps for advisory in step.advisories]
+            steps += [end_state(state, cls=cls, now=now, keep=opened) for cls in self._ended(before, after)]
             changed = {advisory.id: advisory for step in steps for advisory in step.advisories}
             events = tuple(event for step in steps for event in step.events)
             for advisory in changed.values():
@@ -109,7 +110,7 @@ class StateKeeper:
             )
         if after.canonical not in {name, before.canonical}:
             yield _state("repo.renamed", f"{name} answers as {after.canonical} now", name, after.canonical)
-        if after.gated and not before.gated:
+        if after.gated and after.gated != before.gated:
             yield _state("repo.gated", f"{name} asks for access now ({after.gated})", None, after.gated)
         if after.private and not before.private:
             yield _state("repo.private", f"{name} is private now", False, True)
@@ -123,18 +124,18 @@ class StateKeeper:
                 "missing",
             )
 
-    def _ended(self, after: Watch) -> Iterator[str]:
+    def _ended(self, before: Watch, after: Watch) -> Iterator[str]:
         """Classes whose state no longer stands. A missing repo says nothing about the others."""
         if after.state is RepoState.MISSING:
             return
         yield "repo.deleted"
         if after.state is not RepoState.DISABLED:
             yield "repo.disabled"
-        if not after.gated:
+        if after.gated != before.gated:
             yield "repo.gated"
         if not after.private:
             yield "repo.private"
-        if after.canonical == after.repo.id:
+        if after.canonical == after.repo.id or after.canonical != before.canonical:
             yield "repo.renamed"
 
 

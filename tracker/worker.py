@@ -134,13 +134,24 @@ class Worker:
 
     def _check(self, watch: Watch, count: _Counter) -> Outcome:
         head = self.upstream.head(watch.repo, ref=watch.ref)
-        watch = self.states.observe(watch, head)
+        watch = self._restrict(self.states.observe(watch, head), head)
         if head.state in {RepoState.MISSING, RepoState.TOKEN_BAD, RepoState.DISABLED}:
             return self._failed(watch, Status(head.state), _explain(watch, head), count)
         if head.sha != watch.head or self._unfinished(watch):
             watch = self._aim(watch, head)
             self.pipeline.follow(watch, head, on_landed=count)
         return self._finish(watch, head, count)
+
+    def _restrict(self, watch: Watch, head: Head) -> Watch:
+        """Remember, before anything is read, whether it is for everybody; an answer that does not say changes nothing."""
+        if head.hub_id is None or (head.gated is not None and not head.restricted):
+            return watch
+        if head.restricted == watch.restricted:
+            return watch
+        watch = replace(watch, restricted=head.restricted)
+        with self.database.transaction() as tx:
+            watches.save(tx, watch)
+        return watch
 
     def _unfinished(self, watch: Watch) -> bool:
         """Whether the newest landed revision is not the one the watch's row speaks of."""

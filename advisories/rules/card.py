@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisories.rules.conditions import when
+from advisories.rules.conditions import first_of, when
 from advisories.rules.interface import Rule
 from storage.model import Severity
 
@@ -13,7 +13,10 @@ RULES = (
         severity=Severity.MEDIUM,
         effect="What you may do with the model is another matter from this commit on.",
         advice="Have the new terms read before moving to {after}; keep a copy of the terms at {before}.",
-        base=when("stricter", Severity.HIGH, "the new licence allows less"),
+        base=first_of(
+            when("first", Severity.LOW, "a licence is stated for the first time"),
+            when("stricter", Severity.HIGH, "the new licence allows less"),
+        ),
     ),
     Rule(
         cls="lineage.diverged",

@@ -50,6 +50,7 @@ class Hubwatch:
             capture_output=True,
             text=True,
             timeout=timeout,
+            check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from advisories.export import export as export_to
 from rich.markup import escape
 from rich.table import Table
 
 from advisories import publish
+from advisories.export import export as export_to
 from storage import history
 from storage.model import Severity
 from tracker.cli.context import (

@@ -37,7 +37,7 @@ def current(ctx: click.Context, as_json: bool) -> None:
     """Show the schema the database has and the one this hubwatch needs."""
     database = Database.open(settings_of(ctx).database)
     try:
-        has, needs = schema.current(database), schema.HEAD
+        has, needs = schema.current(database), schema.newest()
     finally:
         database.dispose()
     if as_json:

@@ -13,16 +13,18 @@ from tracker import views
 from tracker.cli.context import console, json_option, opened, printable, repo_of, settings_of
 from tracker.cli.context import show_json as emit
 from tracker.cli.tables import print_estimate
-from tracker.estimate.interface import EstimateOptions
-from tracker.estimate.registry import estimator_of
+from tracker.estimate import classic, exact
+from tracker.estimate.interface import EstimateOptions, Estimator
 from tracker.estimating import estimate_snapshot
 from tracker.local import read_folder
 from tracker.settings import Settings
 
+PROFILES: dict[str, Estimator] = {"exact": exact.ESTIMATOR, "classic": classic.ESTIMATOR}
+
 
 @click.command()
 @click.argument("target", metavar="PATH|REPO[@REV]")
-@click.option("--profile", type=click.Choice(["exact", "classic"]), default="exact", show_default=True)
+@click.option("--profile", type=click.Choice(list(PROFILES)), default="exact", show_default=True)
 @click.option("--seq", type=click.IntRange(1, 10**9), help="Tokens per sequence, for training and serving.")
 @click.option("--batch", type=click.IntRange(1, 10**6), help="Sequences per batch.")
 @click.option("--card", help="A card of the table, by name.")
@@ -47,7 +49,7 @@ def estimate(
     options = EstimateOptions(seq=seq, batch=batch, card=card, precision=precision)
     path = Path(target)
     snapshot = read_folder(path) if path.exists() else _stored(settings, target)
-    found = estimate_snapshot(estimator_of(profile), snapshot, options)
+    found = estimate_snapshot(PROFILES[profile], snapshot, options)
     if found is None:
         raise NotFound(
             f"there is no config.json in {printable(target)}", help="name a folder or revision that has one"

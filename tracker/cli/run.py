@@ -27,6 +27,9 @@ def run(ctx: click.Context, roles: str, host: str | None, port: int | None) -> N
         )
     settings = settings_of(ctx, host=host, port=port)
     with opened(settings) as database:
-        if "web" in chosen:
-            click.echo(f"pages: http://{settings.host}:{settings.port}/   stop with Ctrl-C", err=True)
-        daemon.run(settings, database, roles=chosen)
+        daemon.run(settings, database, roles=chosen, started=_tell)
+
+
+def _tell(url: str) -> None:
+    pages = f"pages and feeds: {url}   " if url else ""
+    click.echo(f"hubwatch runs; {pages}stop with Ctrl-C or SIGTERM", err=True)

@@ -25,21 +25,23 @@ from tracker.cli.context import (
 )
 from tracker.cli.context import show_json as emit
 from tracker.settings import Settings
+from tracker.spans import parse_span
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
-
-class Interval(click.ParamType):
+class Interval(click.ParamType[timedelta]):
     """A time span such as ``30m``, ``6h``, ``1d``."""
 
     name = "interval"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """Read a whole number and a unit."""
-        match = re.fullmatch(r"(\d{1,6})([smhd])", str(value).strip())
-        if not match or match[1] == "0":
-            self.fail(f"{value!r}: write a number and a unit, such as 30m, 6h or 1d", param, ctx)
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+        """Read a number and a unit, more than nothing."""
+        try:
+            span = parse_span(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+        if not span:
+            self.fail("give more than no time at all", param, ctx)
+        return span
 
 
 @click.group()

@@ -84,7 +84,9 @@ _DANGERS = frozenset(
 
 def _arrived(before: Snapshot, after: Snapshot, changes: list[Change]) -> list[Change]:
     """One change for each part of a model that arrives, in place of all that differs from nothing."""
-    parts = arrivals(before.manifest, after.manifest) if has_model(before) else {}
+    parts = arrivals(before.manifest, after.manifest)
+    if not has_model(before):  # a model that comes back is compared; a card can only arrive
+        parts = {part: paths for part, paths in parts.items() if part == "card"}
     if not parts:
         return changes
     first = {path for paths in parts.values() for path in paths}

@@ -146,8 +146,10 @@ _TOKENIZER_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model"
 
 
 def part_of(path: str) -> str | None:
-    """The part of a model that a file belongs to: config, tokenizer or weights."""
+    """The part of a model that a file belongs to: config, tokenizer, weights or card."""
     kind = kind_of(path)
+    if kind is DocumentKind.CARD:
+        return "card"
     if kind is DocumentKind.CONFIG:
         return "config"
     if kind in _TOKENIZER_KINDS or PurePosixPath(path).name in _TOKENIZER_NAMES:

@@ -16,7 +16,7 @@ from jinja2 import nodes
 
 from storage.model import Change, Json, Snapshot, digest
 from tracker.diff.documents import unread
-from tracker.diff.template_ast import Inputs, Unparsable, inputs, parse, texts, walk
+from tracker.diff.template_ast import Inputs, Unexamined, Unparsable, inputs, parse, texts, walk
 from tracker.diff.template_hidden import hidden
 from tracker.diff.template_unsafe import unsafe
 from tracker.diff.values import capped, examples, short
@@ -37,6 +37,9 @@ def _read(text: str) -> Mapping[str, Json]:
     try:
         tree = parse(text)
         taken = inputs(tree)
+    except Unexamined as error:
+        # Padding must not hide what a smaller template would be warned of.
+        return {**found, "unparsable": str(error), "unsafe": [f"cannot be examined: {error}"]}
     except Unparsable as error:
         return {**found, "unparsable": str(error)}
     return {

@@ -33,6 +33,10 @@ class Unparsable(Exception):
     """A template that jinja2 cannot parse, or that is larger than we read; the message says which."""
 
 
+class Unexamined(Unparsable):
+    """A template that others may render, but that is larger than we follow: nothing can be ruled out."""
+
+
 class _Generation(Extension):
     """Reads the ``generation`` block of training templates as its body."""
 
@@ -65,7 +69,7 @@ class Inputs:
 def parse(text: str) -> nodes.Template:
     """Parse a template; raises Unparsable for any text that is none."""
     if len(text) > MAX_TEMPLATE:
-        raise Unparsable(f"{len(text)} characters, more than the {MAX_TEMPLATE} that are read")
+        raise Unexamined(f"{len(text)} characters, more than the {MAX_TEMPLATE} that are read")
     try:
         tree = _ENVIRONMENT.parse(text)
     except jinja2.TemplateSyntaxError as error:
@@ -86,7 +90,7 @@ def _check_size(tree: nodes.Template) -> None:
         node, depth = stack.pop()
         count += 1
         if count > MAX_NODES or depth > MAX_DEPTH:
-            raise Unparsable(f"more than {MAX_NODES} syntax nodes or {MAX_DEPTH} levels of them")
+            raise Unexamined(f"more than {MAX_NODES} syntax nodes or {MAX_DEPTH} levels of them")
         stack.extend((child, depth + 1) for child in node.iter_child_nodes())
 
 

@@ -15,7 +15,7 @@ from jinja2 import nodes
 from tracker.diff.template_ast import bindings, constant, member, walk
 
 _ROUNDS = 4  # of following names; each round learns at least one name or ends
-_CONTROL = re.compile(r"<[^<>]{0,80}>|\[[^\[\]\s]{1,60}\]|\{[^{}]{0,40}\}|```\w*|\\[nrt]")
+_CONTROL = re.compile(r"\w*_\w*|<[^<>]{0,80}>|\[[^\[\]\s]{1,60}\]|\{[^{}]{0,40}\}|```\w*|\\[nrt]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _PROSE_WORDS = 3
@@ -187,6 +187,8 @@ class _Reader:
                 return senses.pop() if len(senses) == 1 else None
             case nodes.Call(node=nodes.Getattr(attr="startswith" | "endswith")):
                 return True
+            case nodes.Test(name="in" | "eq" | "equalto" | "=="):
+                return True
             case _:
                 return self._asked.get(_name(test) or "", ("", None))[1]
 
@@ -229,8 +231,9 @@ class _Reader:
                     if literal and self._holds_content(subject):
                         return literal
                 case nodes.Test() if node.args:
-                    literal = self._literal(node.args)
-                    if literal and self._holds_content(node.node):
+                    sides = [node.node, *node.args]
+                    literal = self._literal(sides)
+                    if literal and any(self._holds_content(side) for side in sides):
                         return literal
                 case nodes.Filter(name="select" | "reject" | "selectattr" | "rejectattr"):
                     if (literal := self._selects(node)) is not None:
@@ -270,11 +273,10 @@ class _Reader:
         entered: set[str] = set()
         while stack:
             node = stack.pop()
+            if (text := constant(node, self._known)) is not None:
+                yield text
+                continue
             match node:
-                case nodes.TemplateData():
-                    yield node.data
-                case nodes.Const(value=str() as value):
-                    yield value
                 case nodes.Call(node=nodes.Name(name="raise_exception")):
                     pass
                 case nodes.Call(node=nodes.Name(name=name)) if name in self._macros:
@@ -289,7 +291,7 @@ class _Reader:
                 case nodes.Compare() | nodes.Test() | nodes.Getitem():
                     pass
                 case _:
-                    stack.extend(node.iter_child_nodes())
+                    stack.extend(reversed([*node.iter_child_nodes()]))
 
 
 def _name(node: nodes.Node) -> str | None:

@@ -7,6 +7,7 @@ Facets (``S`` a set's name, see `tracker.diff.weight_sets`):
 * ``weights:content:S``      path to content key
 * ``weights:files:S``        the paths
 * ``weights:names:S`` ``weights:shapes:S`` ``weights:dtypes:S``   the tensor table over all shards
+* ``weights:declared:S``     the type that the config beside the set declares, where headers cannot say it
 * ``weights:gguf:S``         the header keys
 * ``weights:index:<path>``   the ways in which the index and its files disagree
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from storage.model import Change, DocumentKind, Json, Snapshot, digest
 from tracker.diff.values import capped, examples, short
+from tracker.diff.weight_declared import declared_cast, declared_dtype
 from tracker.diff.weight_index import index_changes, index_problem, mismatch, ways
 from tracker.diff.weight_sets import WeightSet, weight_set, weight_sets
 from tracker.diff.weight_tables import dtypes_of, shapes_of, table_changes
@@ -69,6 +71,8 @@ class Weights:
         if what == "index":
             return ways(index_problem(snapshot, name))
         found = weight_set(snapshot, name)
+        if what == "declared":
+            return _digest(declared_dtype(snapshot, found)) if found else None
         return _values(found).get(what, _nothing)() if found else None
 
 
@@ -186,11 +190,12 @@ def _removed(was: WeightSet) -> Change:
     )
 
 
-def _resharded(was: WeightSet, now: WeightSet) -> Change:
+def _resharded(was: WeightSet, now: WeightSet, *, headers_unread: bool = False) -> Change:
+    tensors = "headers cannot be read, now" if headers_unread else "same tensors, now"
     return Change(
         cls="weights.resharded",
         path=min(now.files),
-        summary=f"{short(was.name, limit=80)}: same tensors, now in {short(now.name, limit=80)}, {_files(now)}",
+        summary=f"{short(was.name, limit=80)}: {tensors} in {short(now.name, limit=80)}, {_files(now)}",
         before=_listing(was),
         after=_listing(now),
         facet=f"weights:files:{was.name}",
@@ -200,6 +205,7 @@ def _resharded(was: WeightSet, now: WeightSet) -> Change:
             "paths": sorted({*was.paths, *now.paths})[:MAX_PATHS],
             "files_before": len(was.files),
             "files_after": len(now.files),
+            "headers_unread": headers_unread,
             "pickle": now.pickle,
         },
     )
@@ -238,7 +244,15 @@ def _compare(was: WeightSet, now: WeightSet, before: Snapshot, after: Snapshot) 
     if other_files and known:
         if {item.cls for item in table} <= {"weights.dtype"}:
             yield _resharded(was, now)
-    elif not table or was.format == "gguf":
+        return
+    if other_files and now.format != "gguf":
+        # What the headers would say is unknown, that the layout is another is certain.
+        yield _resharded(was, now, headers_unread=True)
+        cast = declared_cast(was, now, before, after, facts)
+        if cast is not None:
+            yield cast
+            return
+    if not table or was.format == "gguf":
         yield _replaced(was, now, touched, facts, known=known)
 
 

@@ -30,7 +30,9 @@ class Kept:
 
 
 @cache
-def _data() -> tuple[Mapping[str, Mapping[str, Mapping[str, Coefficients]]], Mapping[str, Mapping[str, Coefficients]]]:
+def _data() -> tuple[
+    Mapping[str, Mapping[str, Mapping[str, Coefficients]]], Mapping[str, Mapping[str, Coefficients]]
+]:
     text = (resources.files("tracker.estimate") / "data" / "activations.json").read_text("utf-8")
     data = json.loads(text)
     return data["layers"], data["outer"]
@@ -44,8 +46,10 @@ def coefficients(family: str, mode: str) -> Mapping[str, Coefficients]:
     if mode in table:
         return table[mode]
     base, reference = table["bf16"], layers[FALLBACK]
-    token = {key: value + reference[mode]["token"].get(key, 0) - reference["bf16"]["token"].get(key, 0)
-             for key, value in {**dict.fromkeys(reference["bf16"]["token"], 0), **base["token"]}.items()}
+    token = {
+        key: value + reference[mode]["token"].get(key, 0) - reference["bf16"]["token"].get(key, 0)
+        for key, value in {**dict.fromkeys(reference["bf16"]["token"], 0), **base["token"]}.items()
+    }
     return {**base, "token": token}
 
 
@@ -55,20 +59,22 @@ def fitted(model: Model) -> bool:
     return all(node.formula in layers for _, node, _ in walk(model.root) if node.kind == "Layers")
 
 
-def _stack(node: Node, times: int, tokens: int, mode: str, checkpointing: bool) -> Kept:
+def _stack(node: Node, times: int, tokens: int, mode: str, checkpointing: bool, scores: bool) -> Kept:
     """What one stack of layers keeps."""
     table = coefficients(node.formula or FALLBACK, mode)
     token = table["token"]
     hidden = node.width or 0
     sums = {"Q": 0.0, "KV": 0.0, "F": 0.0, "nh": 0.0}
     attentions = mlps = routed_hidden = 0
-    windowed = 0
+    windowed = crossed = 0
     for child in node.children:
         for part in (child, *child.children) if child.kind == "Block" else (child,):
             dims, n = part.dims, part.times * (child.times if part is not child else 1)
             if dims is None:
                 continue
-            if part.kind == "Attention" and not (part.cache and part.cache.cross):
+            if part.kind == "Attention" and part.cache is not None and part.cache.cross:
+                crossed += dims.heads * n
+            elif part.kind == "Attention":
                 attentions += n
                 sums["Q"] += dims.query * n
                 sums["KV"] += dims.key * n
@@ -78,6 +84,10 @@ def _stack(node: Node, times: int, tokens: int, mode: str, checkpointing: bool) 
                 mlps += n
                 sums["F"] += dims.ffn * n * max(1, dims.routed)
                 routed_hidden += dims.routed * n
+                for inner in part.children:  # a shared expert counts like one more routed one
+                    if inner.kind == "MLP" and inner.dims is not None:
+                        sums["F"] += inner.dims.ffn * n
+                        routed_hidden += n
     layers = max(attentions, mlps, 1)
     if checkpointing:
         return Kept(sequence=float(times * layers * hidden * (4 if mode in ("autocast", "fp32") else 2) * tokens))
@@ -87,25 +97,41 @@ def _stack(node: Node, times: int, tokens: int, mode: str, checkpointing: bool) 
         per_token += 2 * tokens * windowed  # the mask of a local layer, bf16
     square = table.get("square", {})
     quadratic = square.get("nh", 0) * sums["nh"] + square.get("const", 0) * layers
+    if scores:  # scores, their softmax and the mask: 12 bytes a head; a byte a masked element of each output
+        quadratic += 12 * (sums["nh"] + crossed)
+        per_token += 2 * hidden * layers
     once = table.get("once_square", {})
     shared = once.get("nh", 0) * sums["nh"] / layers + once.get("const", 0)
     return Kept(times * shared * tokens**2, times * (per_token * tokens + quadratic * tokens**2))
 
 
-def kept(model: Model, sums: Totals, tokens: int, mode: str, *, checkpointing: bool = False) -> Kept:
+def kept(
+    model: Model,
+    sums: Totals,
+    tokens: int,
+    mode: str,
+    *,
+    checkpointing: bool = False,
+    merged: bool = False,
+    scores: bool = False,
+) -> Kept:
     """Bytes kept for backward by a batch of sequences of this many tokens.
 
-    Args:
+    Of the arguments:
         mode: ``autocast`` (fp32 weights, bf16 autocast), ``bf16``, ``lora`` (bf16 base, fp32 adapters of
             rank 16) or ``fp32`` (twice ``bf16``).
         checkpointing: Keep only each layer's input.
+        scores: Attention dropout is on and its kernel keeps scores and masks (flash attention keeps none).
+        merged: LoRA adapts 3-D experts, which PEFT merges whole for each pass.
+
     """
     plain = "bf16" if mode == "fp32" else mode
     scale = 2 if mode == "fp32" else 1
     fixed = sequence = 0.0
     for _, node, times in walk(model.root):
         if node.kind == "Layers":
-            stack = _stack(node, times // max(1, node.times), tokens, plain, checkpointing)
+            length = model.encoder_tokens if model.encoder_tokens and node.formula == "bart" else tokens
+            stack = _stack(node, times // max(1, node.times), length, plain, checkpointing, scores)
             fixed += stack.fixed * scale
             sequence += stack.sequence * scale
     _, outers = _data()
@@ -114,8 +140,25 @@ def kept(model: Model, sums: Totals, tokens: int, mode: str, *, checkpointing: b
     vocabulary = model.vocabulary if model.head is not None and model.head_tied is not None else 0
     sequence += scale * tokens * (outer["H"] * model.hidden + outer["V"] * vocabulary + outer["const"])
     if mode == "autocast":
-        copies = sum(i * o * n for (i, o), n in sums.linears.items()) + sum(
+        fixed += 2 * _weights(model, layers=not checkpointing)
+    if mode == "lora" and merged and not checkpointing:
+        fixed += 2 * sum(
             e * i * o * n for (e, i, o, _), n in sums.fused.items()
-        )
-        fixed += 2 * copies
+        )  # each adapted 3-D weight, merged
     return Kept(fixed, sequence)
+
+
+def _weights(model: Model, *, layers: bool) -> int:
+    """Scalars of the matrices that autocast keeps bf16 copies of; without ``layers``, outside the stacks."""
+    count = 0
+    inside: str | None = None
+    for path, node, times in walk(model.root):
+        if inside is not None and not path.startswith(inside):
+            inside = None
+        if node.kind == "Layers" and not layers:
+            inside = path
+        if inside is None:
+            if node.linear is not None:
+                count += node.linear[0] * node.linear[1] * times
+            count += sum(e * i * o for e, i, o, _ in node.fused) * times
+    return count

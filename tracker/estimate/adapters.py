@@ -17,7 +17,9 @@ from tracker.estimate.structure import Totals, walk
 RANK: Final = 16
 _MIXTRAL: Final = frozenset({"w1", "w2", "w3"})
 _QWEN: Final = frozenset({"gate_proj", "up_proj", "down_proj"})
-TRANSLATED: Final[Mapping[str, frozenset[str]]] = dict.fromkeys(("mixtral", "minimax", "minimax_m2"), _MIXTRAL) | dict.fromkeys(
+TRANSLATED: Final[Mapping[str, frozenset[str]]] = dict.fromkeys(
+    ("mixtral", "minimax", "minimax_m2"), _MIXTRAL
+) | dict.fromkeys(
     (
         "afmoe",
         "beam",

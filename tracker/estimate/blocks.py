@@ -29,11 +29,12 @@ def gqa(
 ) -> Node:
     """Grouped-query attention: q of heads x head_dim, k and v of kv_heads x head_dim, and the way out.
 
-    Args:
+    Of the arguments:
         fused: The name of one matrix for q, k and v together; "" for three.
         query: The name of the query matrix, from which those of key and value follow.
         cross: Keys and values come from an encoder: cached once an encoder token.
         value_dim: Head size of the values where it differs.
+
     """
     q, k, v = heads * head_dim, kv_heads * head_dim, kv_heads * (value_dim or head_dim)
     if fused:
@@ -63,8 +64,10 @@ def mla(c: Config, *extra: Part, bias: bool = False, times: int = 1, name: str =
     hidden, heads = c["hidden_size"], c["num_attention_heads"]
     rope, nope, value = c["qk_rope_head_dim"], c.whole("qk_nope_head_dim", minimum=0), c["v_head_dim"]
     latent, rank = c["kv_lora_rank"], c.maybe("q_lora_rank")
+    if c.given("qk_head_dim") and c.value("qk_head_dim") != nope + rope:
+        raise ConfigError(f"{c.path}qk_head_dim is not qk_nope_head_dim + qk_rope_head_dim")
     queries: list[Part]
-    if rank:
+    if rank is not None:
         queries = [
             linear("q_a_proj", hidden, rank, bias),
             norm("q_a_layernorm", rank),
@@ -170,6 +173,22 @@ def mixture(hidden: int, *parts: Part, times: int = 1, name: str = "mlp", width:
     return block(name, *parts, times=times, kind="MoE", dims=dims, width=hidden)
 
 
+def shared_mlp(c: Config, times: int) -> Part:
+    """Granite's shared feed-forward: gate and up in one matrix; none at a width of 0."""
+    hidden, inner = c["hidden_size"], c.whole("shared_intermediate_size", minimum=0)
+    if not inner:
+        return None
+    return block(
+        "shared_mlp",
+        linear("input_linear", hidden, 2 * inner),
+        linear("output_linear", inner, hidden),
+        times=times,
+        kind="MLP",
+        dims=Dims(hidden=hidden, ffn=inner),
+        width=hidden,
+    )
+
+
 def layer_types(c: Config, key: str = "layer_types") -> Sequence[str]:
     """The config's own list of layer kinds, checked against the layer count; empty where it gives none."""
     types = c.items(key, default=None)
@@ -194,4 +213,4 @@ def sliding(c: Config) -> int:
 
 def window_of(c: Config) -> int | None:
     """The window in tokens, or None."""
-    return c.maybe("sliding_window", "attention_chunk_size") or None
+    return c.maybe("sliding_window", "attention_chunk_size", minimum=0) or None

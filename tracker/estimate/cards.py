@@ -52,7 +52,7 @@ class Catalogue:
     default: str
 
     def price(self, name: str | None) -> Price:
-        """The priced card that a name means (``L4``, ``a100-80``, ``L4 24 GB``); the default for None or no match."""
+        """The priced card that a name means (``L4``, ``a100-80``, ``L4 24 GB``); the default for any other."""
         wanted = _plain(name or self.default)
         for card in self.priced:
             if _plain(card.key) == wanted or _plain(card.name) == wanted:

@@ -16,12 +16,18 @@ from tracker.estimate.structure import walk, weight_of
 EXTRAS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (label, re.compile(pattern))
     for label, pattern in (
-        ("scales of quantized weights", r"(weight_scale_inv|weight_scale(_2)?|input_scale|_scales?|\.scales|k_scale|v_scale)$"),
+        (
+            "scales of quantized weights",
+            r"(weight_scale_inv|weight_scale(_2)?|input_scale|_scales?|\.scales|k_scale|v_scale)$",
+        ),
         ("zero points of quantized weights", r"(qzeros|zero_point)$"),
         ("group indices of quantized weights", r"(g_idx|weight_shape)$"),
         ("rotary frequency buffers", r"(inv_freq|rotary_emb\.(cos|sin)_cached)$"),
         ("position buffers", r"(position_ids|token_type_ids|position_embeddings_buffer)$"),
-        ("attention mask buffers", r"(attn|attention|self_attn)\.(bias|masked_bias)$|h\.\d+\.attn\.(bias|masked_bias)$"),
+        (
+            "attention mask buffers",
+            r"(attn|attention|self_attn)\.(bias|masked_bias)$|h\.\d+\.attn\.(bias|masked_bias)$",
+        ),
         ("router bias buffers", r"e_score_correction_bias$"),
         ("batch statistics buffers", r"(running_mean|running_var|num_batches_tracked)$"),
         ("a next-sentence head", r"(^|\.)(cls\.seq_relationship|seq_relationship|sop_classifier)\."),
@@ -124,7 +130,11 @@ def _accounted(checkpoint: Checkpoint, model: Model | None) -> dict[str, int]:
         beyond = _layer_index(name, layers)
         label = next((label for label, pattern in EXTRAS if pattern.search(name)), None)
         if beyond:
-            kind = "scales of the multi-token-prediction layers" if label and "scales" in label else "of multi-token-prediction layers"
+            kind = (
+                "scales of the multi-token-prediction layers"
+                if label and "scales" in label
+                else "of multi-token-prediction layers"
+            )
             parts[kind] += size
         elif label is not None:
             if not (label == "a pooler" and _has(expected, "pooler")):
@@ -143,7 +153,9 @@ def _accounted(checkpoint: Checkpoint, model: Model | None) -> dict[str, int]:
 def _layer_index(name: str, layers: int | None) -> bool:
     """Whether a tensor belongs to a layer past the last one that the class builds."""
     found = LAYER.search(name)
-    return bool(found and layers and "encoder" not in name and "visual" not in name and int(found[1][:9]) >= layers) or name.startswith("mtp.")
+    return bool(
+        found and layers and "encoder" not in name and "visual" not in name and int(found[1][:9]) >= layers
+    ) or name.startswith("mtp.")
 
 
 def _paths(model: Model | None) -> frozenset[str]:

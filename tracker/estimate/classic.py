@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from storage.model import Estimate, EstimateStatus, Json
 from tracker.estimate.cards import HEADROOM, batches, catalogue
+from tracker.estimate.checkpoint import compare
 from tracker.estimate.cost import training_cost
 from tracker.estimate.interface import Checkpoint, EstimateOptions
 from tracker.estimate.reader import Config, ConfigError
-from tracker.estimate.checkpoint import compare
 from tracker.estimate.verify import Finding, attention_findings, config_findings
 
 VERSION = "2026.11"
@@ -54,8 +54,10 @@ class Shape:
         return self.layers - self.mixtures
 
 
-def read_shape(config: Mapping[str, Json]) -> Shape:
+def read_shape(config: Json) -> Shape:
     """Read the sizes; raises ConfigError where one is missing or not a size."""
+    if not isinstance(config, Mapping):
+        raise ConfigError("the config is not an object")
     c = Config(config)
     if "text_config" in config and not c.given("hidden_size"):
         c = c.sub("text_config")
@@ -152,7 +154,7 @@ def findings(s: Shape, config: Mapping[str, Json]) -> list[Finding]:
                 "add a load-balancing loss, or a router bias that does the same",
             )
         )
-    found += attention_findings(s.layers, s.hidden)
+    found += attention_findings(s.layers)
     return found + config_findings(config)
 
 
@@ -168,8 +170,6 @@ class ClassicEstimator:
         """Estimate by the reference method; unsupported, with the reason, where a size is missing."""
         options = options or EstimateOptions()
         try:
-            if not isinstance(config, Mapping):
-                raise ConfigError("the config is not an object")
             shape = read_shape(config)
         except ConfigError as error:
             return self._result(config, EstimateStatus.UNSUPPORTED, str(error), compare(None, checkpoint))

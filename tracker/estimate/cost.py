@@ -26,6 +26,7 @@ def training_cost(macs: float, parameters: int, card: Price) -> dict[str, Json]:
         macs: Multiply-adds of one sample's forward pass.
         parameters: All parameters, read once a sample of the batch.
         card: What it runs on.
+
     """
     flops = 2 * max(macs, parameters) * 3 * BATCH
     step = 0.005 + max(

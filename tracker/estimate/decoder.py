@@ -42,7 +42,7 @@ def head_dim_of(c: Config) -> int:
 
 
 def hidden_by_heads(c: Config) -> int:
-    """hidden / heads, where the class looks at no ``head_dim``."""
+    """Hidden / heads, where the class looks at no ``head_dim``."""
     return c["hidden_size"] // heads_of(c)
 
 
@@ -59,6 +59,7 @@ class Decoder:
         sliding: How many layers attend within ``window`` only.
         attention, feed_forward, moe, layer_extra, extra: Parts that knobs cannot say: of all layers'
             attention, all layers' feed-forward, one mixture, all layers, the trunk.
+
     """
 
     prefix: str = "model"
@@ -88,7 +89,7 @@ class Decoder:
     tie: Flag = "tie_word_embeddings"
     attention: Parts | None = None
     feed_forward: Parts | None = None
-    sparse: Size = lambda c: 0
+    sparse: Size = lambda _: 0
     moe: Parts | None = None
     sliding: Size = sliding
     window: Callable[[Config], int | None] = window_of
@@ -243,7 +244,7 @@ def decoder(
 ) -> Architecture:
     """Declare a decoder family.
 
-    Args:
+    Of the arguments:
         model_type: As in config.json.
         stem: What its class names start with.
         knobs: Its knobs, with ``changes`` on top.
@@ -251,11 +252,14 @@ def decoder(
         base: The trunk's class, if it is not the stem and ``Model``; "" for none.
         causal: The language model's class, if it is not the stem and ``ForCausalLM``.
         classes: More classes, by name.
+
     """
     knobs = replace(knobs, **changes)
     base = f"{stem}Model" if base is None else base
     made: dict[str, Builder] = {base: partial(build, knobs, "")} if base else {}
-    made |= {f"{stem}{head}": partial(build, knobs, head) for head in has if not (causal and head == "ForCausalLM")}
+    made |= {
+        f"{stem}{head}": partial(build, knobs, head) for head in has if not (causal and head == "ForCausalLM")
+    }
     if causal:
         made[causal] = partial(build, knobs, "ForCausalLM")
     made |= classes or {}

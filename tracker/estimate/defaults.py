@@ -17,7 +17,6 @@ from typing import Final
 from storage.model import Json
 from tracker.snapshot.defaults import aliases_of, defaults_of, known_types
 
-
 # Older keys that a config class still reads, and that win over the new name where a file gives both.
 LEGACY: Final[Mapping[str, Mapping[str, str]]] = {
     "lfm2": {"tie_word_embeddings": "tie_embedding", "intermediate_size": "block_ff_dim"},

@@ -18,9 +18,15 @@ Parts = Callable[[Config], Sequence[Part]]
 Head = tuple[bool, Callable[[Config], tuple[Node | None, Sequence[Part]]]]
 
 
-HEADS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+HEADS = (
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+)
 POOLED = ("", "ForPreTraining", "ForSequenceClassification", "ForMultipleChoice", "ForNextSentencePrediction")
-EVERY = ("", *HEADS, "ForCausalLM", "ForPreTraining")
+EVERY = ("", *HEADS, "ForCausalLM", "ForPreTraining", "ForNextSentencePrediction")
 
 
 def hidden_of(c: Config) -> int:
@@ -38,7 +44,7 @@ def types_of(c: Config) -> int:
     return c.whole("type_vocab_size", minimum=0)
 
 
-def none(c: Config) -> int:
+def none(_: Config) -> int:
     """No such part."""
     return 0
 
@@ -54,6 +60,7 @@ class Encoder:
         pooler: Name of the pooler's matrix; "" if the trunk has none. ``pooled``: the heads that take it.
         mlm: How the language head is made: ``bert``, ``roberta`` or a builder of its own.
         classify: ``linear``, or ``dense`` for a matrix before it.
+
     """
 
     prefix: str = "bert"
@@ -82,9 +89,13 @@ class Encoder:
     outer: str = "bert"
 
 
-def attention(c: Config, *extra: Part, names: str = "query key value", out: str = "dense", bias: bool = True) -> Node:
+def attention(
+    c: Config, *extra: Part, names: str = "query key value", out: str = "dense", bias: bool = True
+) -> Node:
     """BERT's attention: four square matrices with biases."""
     hidden, heads = c["hidden_size"], c["num_attention_heads"]
+    if hidden % heads:
+        c.doubt(f"{c.path}hidden size {hidden} does not divide into {heads} heads")
     return block(
         "attention",
         *(linear(name, hidden, hidden, bias) for name in names.split()),
@@ -118,7 +129,9 @@ def trunk(d: Encoder, c: Config, pooled: bool) -> Node:
     """Embeddings, layers and, for some heads, the pooler."""
     hidden, width, total = c["hidden_size"], d.width(c), d.layer_count(c)
     attentions = list(d.attention(c)) if d.attention else [attention(c)]
-    norms = norm("LayerNorm", hidden, d.norm_bias, times=d.layer_norms, kind="LayerNorm") if d.layer_norms else None
+    norms = (
+        norm("LayerNorm", hidden, d.norm_bias, times=d.layer_norms, kind="LayerNorm") if d.layer_norms else None
+    )
     if crosses(d, c):
         attentions += [block("crossattention", attention(c), norm("LayerNorm", hidden, True))]
     rows, types = d.positions(c), d.types(c)
@@ -137,7 +150,10 @@ def trunk(d: Encoder, c: Config, pooled: bool) -> Node:
         block(
             f"{d.layers}.*",
             *(_times(part, total) for part in attentions),
-            *(_times(part, total) for part in (d.feed_forward(c) if d.feed_forward else [feed_forward(c, d.ffn(c))])),
+            *(
+                _times(part, total)
+                for part in (d.feed_forward(c) if d.feed_forward else [feed_forward(c, d.ffn(c))])
+            ),
             _times(norms, total),
             kind="Layers",
             width=hidden,
@@ -172,7 +188,7 @@ def bert_mlm(d: Encoder, c: Config) -> Sequence[Node]:
     ]
 
 
-def roberta_mlm(d: Encoder, c: Config) -> Sequence[Node]:
+def roberta_mlm(_: Encoder, c: Config) -> Sequence[Node]:
     """RoBERTa's language head: the same under other names."""
     hidden = c["hidden_size"]
     return [
@@ -183,6 +199,8 @@ def roberta_mlm(d: Encoder, c: Config) -> Sequence[Node]:
 
 
 MLM: Mapping[str, Callable[[Encoder, Config], Sequence[Node]]] = {"bert": bert_mlm, "roberta": roberta_mlm}
+
+
 def dense_classifier(c: Config, name: str = "classifier") -> Node:
     """RoBERTa's classifier: a square matrix, then the labels. PEFT leaves it alone as a whole."""
     hidden = c["hidden_size"]
@@ -205,21 +223,22 @@ def sole(name: str, outputs: int | None = None, *, pooled: bool = False, adaptab
 def build(d: Encoder, head: str, c: Config) -> Model:
     """One class of a family."""
     hidden = c["hidden_size"]
-    pooled = head in d.pooled and not (head == "ForSequenceClassification" and d.classify == "dense" and d.pooled is POOLED)
+    pooled = head in d.pooled and not (
+        head == "ForSequenceClassification" and d.classify == "dense" and d.pooled is POOLED
+    )
     if head in d.custom:
         pooled = d.custom[head][0]
     last: Node | None = None
-    extra: list[Part] = []
+    extra: Sequence[Part] = []
     is_tied: bool | None = None
     if head in d.custom:
-        last, parts = d.custom[head][1](c)
-        extra = list(parts)
+        last, extra = d.custom[head][1](c)
     elif head in ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForPreTraining"):
         make = MLM[d.mlm] if isinstance(d.mlm, str) else d.mlm
         last, *extra = make(d, c)
         is_tied = c.flag("tie_word_embeddings", default=True)
         if head == "ForPreTraining":
-            extra.append(linear("cls.seq_relationship", hidden, 2, True))
+            extra = [*extra, linear("cls.seq_relationship", hidden, 2, True)]
     elif head == "ForNextSentencePrediction":
         extra = [linear("cls.seq_relationship", hidden, 2, True)]
     elif head == "ForSequenceClassification" and d.classify == "dense":

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storage.model import Estimate, EstimateStatus, Json
-from tracker.estimate.adapters import linear_parameters, peft_parameters
 from tracker.estimate.activations import fitted, kept
+from tracker.estimate.adapters import linear_parameters, peft_parameters
 from tracker.estimate.cards import HEADROOM, HEADROOM_REASON, batches, catalogue
 from tracker.estimate.checkpoint import compare
 from tracker.estimate.cost import training_cost
@@ -48,15 +48,14 @@ class ExactEstimator:
         options = options or EstimateOptions()
         model_type, names = _identity(config)
         try:
-            if not isinstance(config, Mapping):
-                raise ConfigError("the config is not an object")
             model, name, doubts = build(config, model_type, names)
-            sums = totals(model.root)
-            if not 0 < sums.parameters <= LARGEST_MODEL:
-                raise ConfigError("the sizes multiply to more than any model has")
+            sums = counted(model)
             body = describe(model, sums, config, checkpoint, options)
         except ConfigError as error:
             return self._unsupported(config, str(error), model_type, names, checkpoint)
+        except ArithmeticError as error:  # a size of zero that a class divides by, a ratio out of range
+            reason = f"the sizes do not make a model: {error}"
+            return self._unsupported(config, reason, model_type, names, checkpoint)
         return Estimate(
             estimator=self.name,
             version=self.version,
@@ -98,7 +97,15 @@ def _identity(config: Json) -> tuple[str | None, list[str]]:
     return (model_type if isinstance(model_type, str) else None), listed
 
 
-def build(config: Mapping[str, Json], model_type: str | None, names: list[str]) -> tuple[Model, str, list[str]]:
+def counted(model: Model) -> Totals:
+    """What a model adds up to; a ConfigError where that is nothing, or more than any model has."""
+    sums = totals(model.root)
+    if not 0 < sums.parameters <= LARGEST_MODEL:
+        raise ConfigError("the sizes multiply to nothing, or to more than any model has")
+    return sums
+
+
+def build(config: Json, model_type: str | None, names: list[str]) -> tuple[Model, str, list[str]]:
     """Build the class a config names.
 
     Returns:
@@ -106,7 +113,10 @@ def build(config: Mapping[str, Json], model_type: str | None, names: list[str]) 
 
     Raises:
         ConfigError: The type is not known, or a value it needs is missing or wrong.
+
     """
+    if not isinstance(config, Mapping):
+        raise ConfigError("the config is not an object")
     if model_type is None:
         raise ConfigError("the config names no model_type")
     architecture = load().get(model_type)
@@ -119,8 +129,7 @@ def build(config: Mapping[str, Json], model_type: str | None, names: list[str]) 
     elif name not in architecture.classes:
         doubts.append(f"class {name[:80]!r} is not known for {model_type}: {architecture.base} is counted")
         name = architecture.base
-    model = architecture.classes[name](Config(config, doubts=doubts))
-    return model, name, doubts
+    return architecture.classes[name](Config(config, doubts=doubts)), name, doubts
 
 
 def multiply_adds(model: Model, sums: Totals, tokens: int) -> int:
@@ -147,11 +156,13 @@ def describe(
     lora = training(model, sums, train, "lora", adapters=adapters)
     held = kept(model, sums, train, mode)
     weights = weight_bytes(sums.parameters, options.precision)
-    cache = cache_bytes(sums, serve, encoder_tokens=serve if model.encoder_decoder else 0) if model.generates else 0
+    cache = (
+        cache_bytes(sums, serve, encoder_tokens=serve if model.encoder_decoder else 0) if model.generates else 0
+    )
     each = cache or forward_bytes(model, sums, serve)
     head = weight_of(model.head)
     found = config_findings(config) + model_findings(
-        model, sums, config, cache_bytes(sums, CACHE_CONTEXT) if model.generates else 0
+        model, config, cache_bytes(sums, CACHE_CONTEXT) if model.generates else 0
     )
     if not fitted(model):
         found.append(

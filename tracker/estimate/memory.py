@@ -16,11 +16,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracker.estimate.activations import Kept, kept
+from tracker.estimate.adapters import linear_parameters
 from tracker.estimate.model import Model
 from tracker.estimate.structure import Totals
 
 MODES = {"bf16": "autocast", "fp16": "autocast", "bf16-mixed": "autocast", "bf16-true": "bf16", "fp32": "fp32"}
-WEIGHT_BITS = {"fp32": 32, "bf16": 16, "fp16": 16, "bf16-mixed": 16, "bf16-true": 16, "fp8": 8, "int8": 8, "int4": 4}
+WEIGHT_BITS = {
+    "fp32": 32,
+    "bf16": 16,
+    "fp16": 16,
+    "bf16-mixed": 16,
+    "bf16-true": 16,
+    "fp8": 8,
+    "int8": 8,
+    "int4": 4,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +65,43 @@ class Step:
 
 
 def training(
-    model: Model, sums: Totals, tokens: int, mode: str, *, adapters: int = 0, checkpointing: bool = False
+    model: Model,
+    sums: Totals,
+    tokens: int,
+    mode: str,
+    *,
+    adapters: int = 0,
+    checkpointing: bool = False,
+    scores: bool = False,
 ) -> Step:
     """The memory of a step.
 
-    Args:
+    Of the arguments:
         mode: ``autocast``, ``bf16``, ``fp32`` or ``lora``.
         adapters: Adapter parameters, for ``lora``.
+        checkpointing: Gradient checkpointing: only each layer's input is kept.
+        scores: Attention dropout is on, and its kernel keeps the scores (flash attention does not).
+
     """
     parameters = sums.parameters
     has_logits = model.head is not None and model.head_tied is not None
     logits = 2 * model.vocabulary * tokens if has_logits else 0
     state = 2 * model.hidden * tokens * (2 if mode in ("autocast", "fp32") else 1)
     if mode == "lora":
-        resting, gradients, optimizer = 2.0 * parameters + 12 * adapters, 4.0 * adapters, 2.0 * parameters + 20 * adapters
+        resting, gradients, optimizer = (
+            2.0 * parameters + 12 * adapters,
+            4.0 * adapters,
+            2.0 * parameters + 20 * adapters,
+        )
         again = 0.0
     else:
         size = 2 if mode == "bf16" else 4
         resting, gradients, optimizer = 3.0 * size * parameters, 1.0 * size * parameters, 5.0 * size * parameters
         again = 2.0 * size * model.vocabulary * model.hidden if model.head_tied else 0.0
-    held = kept(model, sums, tokens, mode, checkpointing=checkpointing)
+    over_linear = linear_parameters(sums)
+    held = kept(
+        model, sums, tokens, mode, checkpointing=checkpointing, merged=adapters > 2 * over_linear, scores=scores
+    )
     return Step(
         resting=resting,
         loss=Kept(held.fixed, held.sequence + logits + 4 * logits),

@@ -30,8 +30,7 @@ class Model:
     generates: bool = False
     outer: str = "llama"
     encoder_decoder: bool = False
-    routed: bool = False
-    notes: tuple[str, ...] = ()
+    encoder_tokens: int | None = None
 
 
 Builder = Callable[[Config], Model]

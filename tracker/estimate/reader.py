@@ -33,6 +33,7 @@ class Config:
         path: Where it stands in the document, for messages (``text_config.``).
         doubts: Shared with the parent config.
         depth: Nesting so far; past ``DEEPEST`` is a `ConfigError`.
+
     """
 
     __slots__ = ("_aliases", "_defaults", "depth", "doubts", "model_type", "path", "raw")
@@ -79,7 +80,9 @@ class Config:
                 return self._defaults.values[name]
         if default is not _MISSING:
             return default
-        raise ConfigError(f"{self.path}{keys[0]} is not given and {self.model_type or 'the config'} has no default for it")
+        raise ConfigError(
+            f"{self.path}{keys[0]} is not given and {self.model_type or 'the config'} has no default for it"
+        )
 
     def _given(self, key: str) -> Json:
         old = self._defaults.legacy.get(key)
@@ -117,7 +120,7 @@ class Config:
             raise self._fail(key, value, "a size that any model has")
         return value
 
-    def maybe(self, *keys: str, minimum: int = 0) -> int | None:
+    def maybe(self, *keys: str, minimum: int = 1) -> int | None:
         """A whole number, or None where the config or its class leaves it open."""
         value = self.value(*keys, default=None)
         return None if value is None else self._whole(keys[0], value, minimum)
@@ -177,6 +180,7 @@ class Config:
             key: ``text_config``, ``vision_config``, ...
             model_type: The class's default type for it, where the nested config names none.
             fixed: The class builds that type whatever the nested config says.
+
         """
         given = self._given(key)
         default = self._defaults.values.get(self._aliases.get(key, key))

@@ -95,7 +95,9 @@ def block(
     )
 
 
-def linear(name: str, inputs: int, outputs: int, bias: bool = False, *, times: int = 1, adaptable: bool = True) -> Node:
+def linear(
+    name: str, inputs: int, outputs: int, bias: bool = False, *, times: int = 1, adaptable: bool = True
+) -> Node:
     """``nn.Linear`` (or a Conv1D, its transpose): in x out, and out for the bias."""
     return Node(
         name=name,
@@ -163,7 +165,15 @@ def tied(name: str, inputs: int, outputs: int, bias: bool = False, *, shared_bia
     """An output projection that is the embedding again: only its bias is new (unless that is shared too)."""
     own = outputs if bias and not shared_bias else 0
     whole = inputs * outputs + (outputs if bias else 0)
-    return Node(name=name, kind="Linear", own=own, shared=whole - own, width=outputs, linear=(inputs, outputs), adaptable=False)
+    return Node(
+        name=name,
+        kind="Linear",
+        own=own,
+        shared=whole - own,
+        width=outputs,
+        linear=(inputs, outputs),
+        adaptable=False,
+    )
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ def self_attention(
     times: int = 1,
 ) -> Node:
     """Attention without a cache: q, k, v (or one fused matrix) and the way out."""
-    width = width or hidden
+    width = width or heads * (hidden // heads)
     if len(names) == 1:
         inputs = [linear(names[0], hidden, 3 * width, bias[0])]
     else:
@@ -186,7 +186,14 @@ def qwen2_vision(c: Config) -> Node:
     merged = hidden * c["spatial_merge_size"] ** 2
     return block(
         "visual",
-        conv("patch_embed.proj", c["in_channels"], hidden, c["temporal_patch_size"], *c.pair("patch_size"), bias=False),
+        conv(
+            "patch_embed.proj",
+            c["in_channels"],
+            hidden,
+            c["temporal_patch_size"],
+            *c.pair("patch_size"),
+            bias=False,
+        ),
         stack(
             "blocks.*",
             hidden,
@@ -206,7 +213,14 @@ def qwen25_vision(c: Config) -> Node:
     merged = hidden * c["spatial_merge_size"] ** 2
     return block(
         "visual",
-        conv("patch_embed.proj", c["in_channels"], hidden, c["temporal_patch_size"], *c.pair("patch_size"), bias=False),
+        conv(
+            "patch_embed.proj",
+            c["in_channels"],
+            hidden,
+            c["temporal_patch_size"],
+            *c.pair("patch_size"),
+            bias=False,
+        ),
         stack(
             "blocks.*",
             hidden,
@@ -344,7 +358,7 @@ def llama4_vision(c: Config) -> Node:
             norm("layernorm", hidden, True, times=2 * total),
         ),
         linear("vision_adapter.mlp.fc1", inner, c["projector_input_dim"]),
-        linear("vision_adapter.mlp.fc2", c["projector_input_dim"], c["projector_output_dim"]),
+        linear("vision_adapter.mlp.fc2", c["projector_output_dim"], c["projector_output_dim"]),
         width=hidden,
     )
 

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 
 from storage.model import Json
 from tracker.estimate.model import Model
-from tracker.estimate.structure import Totals, walk
+from tracker.estimate.structure import walk
 
 DEEP = 8
 WIDE_FFN, NARROW_FFN = 5.0, 2.0
 HUGE_LINEAR = 10**9
 CACHE_BUDGET = 4 * 10**9
 CACHE_CONTEXT = 8192
-ROTARY_KEYS = ("rope_theta", "rope_scaling", "rope_parameters", "rotary_pct", "rotary_emb_base", "rotary_dim")
+LISTED = 4096  # layers looked at in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Finding:
         return asdict(self)
 
 
-def attention_findings(layers: int, hidden: int) -> list[Finding]:
+def attention_findings(layers: int) -> list[Finding]:
     """Remarks on a deep stack."""
     if layers < DEEP:
         return []
@@ -55,6 +55,11 @@ def _number(config: Mapping[str, Json], *keys: str) -> float | None:
         if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12:
             return float(value)
     return None
+
+
+def _brief(number: int) -> str:
+    """A number as text; a huge one by its size (Python refuses to print the largest)."""
+    return str(number) if number.bit_length() <= 64 else f"of {number.bit_length()} bits"
 
 
 def _heads(c: Mapping[str, Json]) -> Iterator[Finding]:
@@ -90,33 +95,33 @@ def _context(c: Mapping[str, Json]) -> Iterator[Finding]:
     scaling = c.get("rope_scaling") or c.get("rope_parameters")
     longest = _whole(c, "max_position_embeddings", "n_positions")
     if isinstance(scaling, Mapping) and longest:
-        original = _whole(scaling, "original_max_position_embeddings") or _whole(c, "original_max_position_embeddings")
+        original = _whole(scaling, "original_max_position_embeddings") or _whole(
+            c, "original_max_position_embeddings"
+        )
         factor = _number(scaling, "factor")
         kind = scaling.get("rope_type", scaling.get("type"))
-        if original and factor and kind not in (None, "default") and abs(original * factor - longest) > 0.01 * longest:
+        stretched = kind in ("linear", "yarn")  # for llama3 and longrope the factor is no reach
+        if original and factor and stretched and abs(original * factor - longest) > 0.01 * longest:
             reach = int(original * factor)
             yield Finding(
                 "rope-scaling-context",
                 "warning",
-                f"rope scaling reaches {reach} tokens ({original} x {factor:g}), max_position_embeddings says {longest}",
+                f"rope scaling reaches {reach} tokens ({original} x {factor:g}), "
+                f"max_position_embeddings says {longest}",
                 "make max_position_embeddings and the scaling factor agree",
             )
-    if "sliding_window" in c and c["sliding_window"] is None and c.get("use_sliding_window") is True:
+    if "sliding_window" not in c or c["sliding_window"] is not None:
+        return
+    types = c.get("layer_types")
+    named = isinstance(types, list) and "sliding_attention" in types[:LISTED]
+    if named or c.get("use_sliding_window") is True:
         yield Finding(
             "sliding-window-null",
             "warning",
-            "use_sliding_window is true, but sliding_window is null",
-            "give the window in tokens, or set use_sliding_window to false",
+            f"{'layer_types names sliding attention' if named else 'use_sliding_window is true'}, "
+            "but sliding_window is null",
+            "give the window in tokens, or name no sliding attention",
         )
-    types = c.get("layer_types")
-    if isinstance(types, list) and "sliding_attention" in types[:4096] and "sliding_window" in c:
-        if c["sliding_window"] is None:
-            yield Finding(
-                "sliding-window-null",
-                "warning",
-                "layer_types names sliding attention, but sliding_window is null",
-                "give the window in tokens",
-            )
 
 
 def _tokens(c: Mapping[str, Json], tokenizer_size: int | None) -> Iterator[Finding]:
@@ -131,7 +136,7 @@ def _tokens(c: Mapping[str, Json], tokenizer_size: int | None) -> Iterator[Findi
             yield Finding(
                 "token-id-outside-vocabulary",
                 "warning" if key == "pad_token_id" else "error",
-                f"{key} {outside[0] if outside[0] < 10**12 else 'huge'} is outside the vocabulary of {vocabulary}",
+                f"{key} {_brief(outside[0])} is outside the vocabulary of {vocabulary}",
                 "give an id below vocab_size, or enlarge the embedding",
             )
     if tokenizer_size and tokenizer_size > vocabulary:
@@ -144,17 +149,29 @@ def _tokens(c: Mapping[str, Json], tokenizer_size: int | None) -> Iterator[Findi
 
 
 def _sizes(c: Mapping[str, Json]) -> Iterator[Finding]:
-    for key in ("attention_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "resid_pdrop"):
+    for key in (
+        "attention_dropout",
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "dropout",
+        "resid_pdrop",
+    ):
         rate = _number(c, key)
         if rate is not None and rate > 0.65:
             yield Finding(
-                "high-dropout", "warning", f"{key} is {rate:g}: most of each layer's output is dropped", "use 0 to 0.3"
+                "high-dropout",
+                "warning",
+                f"{key} is {rate:g}: most of each layer's output is dropped",
+                "use 0 to 0.3",
             )
-    if type(c.get("vocab_size")) is int and type(c.get("text_vocab_size")) is int:
-        if c["vocab_size"] != c["text_vocab_size"]:
-            yield Finding(
-                "lm-head-vocab-mismatch", "info", "two vocabulary sizes are given and differ", "check which one the head has"
-            )
+    sizes = _whole(c, "vocab_size"), _whole(c, "text_vocab_size", "lm_vocab_size")
+    if sizes[0] and sizes[1] and sizes[0] != sizes[1]:
+        yield Finding(
+            "lm-head-vocab-mismatch",
+            "info",
+            f"two vocabulary sizes are given: {sizes[0]} and {sizes[1]}",
+            "check which one the output layer has",
+        )
 
 
 def config_findings(config: Mapping[str, Json], *, tokenizer_size: int | None = None) -> list[Finding]:
@@ -170,7 +187,7 @@ def config_findings(config: Mapping[str, Json], *, tokenizer_size: int | None = 
     return found
 
 
-def model_findings(model: Model, sums: Totals, config: Mapping[str, Json], cache_at_8192: int) -> list[Finding]:
+def model_findings(model: Model, config: Mapping[str, Json], cache_at_8192: int) -> list[Finding]:
     """Remarks on what the config builds."""
     found: list[Finding] = []
     experts = [node for _, node, _ in walk(model.root) if node.kind == "MoE"]
@@ -186,7 +203,7 @@ def model_findings(model: Model, sums: Totals, config: Mapping[str, Json], cache
             )
         )
     attentions = sum(times for _, node, times in walk(model.root) if node.kind == "Attention")
-    found += attention_findings(attentions, model.hidden)
+    found += attention_findings(attentions)
     if cache_at_8192 > CACHE_BUDGET:
         found.append(
             Finding(
@@ -221,8 +238,14 @@ def model_findings(model: Model, sums: Totals, config: Mapping[str, Json], cache
                 )
             )
             break
-    ratio = next((n.dims.ffn / n.dims.hidden for _, n, _ in walk(model.root)
-                  if n.kind == "MLP" and n.dims and n.dims.hidden and _is_gated(n.children)), None)
+    ratio = next(
+        (
+            n.dims.ffn / n.dims.hidden
+            for _, n, _ in walk(model.root)
+            if n.kind == "MLP" and n.dims and n.dims.hidden and _is_gated(n.children)
+        ),
+        None,
+    )
     if ratio is not None and not NARROW_FFN <= ratio <= WIDE_FFN:
         found.append(
             Finding(

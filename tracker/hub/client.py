@@ -118,7 +118,7 @@ class HubClient(Upstream, Listing):
                 answer = self._wire.get(path, [("expand", name) for name in EXPANDED])
             except AccessDenied as denied:
                 return Head(state=denied.state, sha=None, hub_id=None, canonical=repo.id)
-        head = _head(answer.value)
+        head = replace(_head(answer.value), with_token=self._wire.has_token)
         # names differ in case without a move: the Hub answers for any spelling
         moved = head.canonical.lower() != repo.id.lower()
         return replace(head, state=RepoState.RENAMED) if moved and head.state is RepoState.OK else head
@@ -184,7 +184,7 @@ class HubClient(Upstream, Listing):
         with self._wire.operation():
             for page in pages(self._wire, "/api/models", asked + [("expand", name) for name in EXPANDED]):
                 for head in filter(None, (_listed(item, owner) for item in page.items)):
-                    heads.setdefault(head.canonical, head)
+                    heads.setdefault(head.canonical, replace(head, with_token=self.has_token))
                 if len(heads) >= MAX_LISTED:
                     break
         return list(heads.values())

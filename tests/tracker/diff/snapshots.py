@@ -18,10 +18,7 @@ def snapshot_of(files: Mapping[str, bytes | str | Json]) -> Snapshot:
     """A snapshot of these files by path: bytes, text, or a value to be written as JSON."""
     contents = {path: _bytes(value) for path, value in files.items()}
     entries = {
-        path: FileEntry(
-            path=path, size=len(data), blob_id=hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-        )
-        for path, data in contents.items()
+        path: FileEntry(path=path, size=len(data), blob_id=_blob_id(data)) for path, data in contents.items()
     }
     by_key = {entries[path].content_key: data for path, data in contents.items()}
     revision = Revision(sha=SHA, committed_at=datetime(2025, 1, 1, tzinfo=UTC), author="a", title="t")
@@ -36,6 +33,10 @@ def read_tree(folder: Path) -> Snapshot:
         if item.is_file()
     }
     return snapshot_of(files)
+
+
+def _blob_id(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _bytes(value: bytes | str | Json) -> bytes:

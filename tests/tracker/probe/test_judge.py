@@ -54,7 +54,7 @@ def judged(prober: Prober, before: str, after: str) -> list[Change]:
             ["template.generation_prompt"],
         ),
         (TURN + PROMPT, TURN, ["template.generation_prompt"]),
-        (TURN + PROMPT, TURN + "\n " + PROMPT, ["template.whitespace"]),
+        (TURN + PROMPT, TURN + "{{ '\\n ' }}" + PROMPT, ["template.whitespace"]),
         (TURN + PROMPT, TURN + PROMPT.replace("<assistant>", "<assistant>\n"), ["template.whitespace"]),
         (TOOLS + TURN, TOOLS.replace("<tools>", "# Tools") + TURN, ["template.tools"]),
         (SYSTEM + TURN, SYSTEM.replace("helpful", "harmless") + TURN, ["template.default_system"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,7 @@ def test_the_child_is_restarted_after_its_death(prober: Prober) -> None:
     assert rendered(prober, PLAIN).after == "user: hi\n"
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
 def test_the_child_has_no_environment_and_no_descriptors(prober: Prober) -> None:
     secret, other = os.pipe()
     os.set_inheritable(secret, True)
@@ -134,12 +136,12 @@ def test_the_child_has_no_environment_and_no_descriptors(prober: Prober) -> None
         prober.close()
         rendered(prober, PLAIN)
         pid = next(
-            pid
-            for pid in os.listdir("/proc")
-            if pid.isdigit() and b"child.py" in _read(f"/proc/{pid}/cmdline") and _parent(pid) == os.getpid()
+            item.name
+            for item in Path("/proc").iterdir()
+            if b"child.py" in _read(f"{item}/cmdline") and _parent(item.name) == os.getpid()
         )
         assert _read(f"/proc/{pid}/environ").strip(b"\0").decode() in {"", "LC_CTYPE=C.UTF-8"}
-        assert set(os.listdir(f"/proc/{pid}/fd")) <= {"0", "1", "2"}
+        assert {item.name for item in Path(f"/proc/{pid}/fd").iterdir()} <= {"0", "1", "2"}
     finally:
         os.close(secret)
         os.close(other)
@@ -158,7 +160,7 @@ def _parent(pid: str) -> int:
 
 
 def test_text_of_every_kind_survives_the_pipes(prober: Prober) -> None:
-    for text in ("é漢字\U0001f600", "\ud800", "\u0000\r\n", "</s>\\"):
+    for text in ("é漢字\U0001f600", "\ud800", "\u0000\n.", "</s>\\"):
         assert rendered(prober, text).after == text
 
 
@@ -189,3 +191,15 @@ def _template(folder: Path) -> str:
 
 def _shown(text: str | None, error: str | None) -> str:
     return f"ERROR {error}" if text is None else text
+
+
+def test_a_side_without_a_template_has_neither_text_nor_error(prober: Prober) -> None:
+    [first, *_] = prober.templates(None, PLAIN)
+    assert (first.outcome, first.before, first.before_error) == (ProbeOutcome.DIFFERENT, None, None)
+    assert first.after == "user: hi\n"
+
+
+def test_threads_may_share_a_prober(prober: Prober) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda n: rendered(prober, f"{n}{{{{ messages[0].content }}}}").after, range(20)))
+    assert results == [f"{n}hi" for n in range(20)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tracker.estimate.blocks import plain
@@ -37,7 +37,9 @@ def _features(d: Speech, c: Config) -> Sequence[Part]:
     layered = d.layered or c.text("feat_extract_norm") == "layer"
     parts: list[Part] = []
     for i, (size, kernel) in enumerate(zip(sizes, kernels, strict=True)):
-        parts.append(conv(f"feature_extractor.conv_layers.{i}.conv", sizes[i - 1] if i else 1, size, kernel, bias=bias))
+        parts.append(
+            conv(f"feature_extractor.conv_layers.{i}.conv", sizes[i - 1] if i else 1, size, kernel, bias=bias)
+        )
         if layered or i == 0:
             parts.append(norm(f"feature_extractor.conv_layers.{i}.layer_norm", size, True))
     return parts
@@ -67,7 +69,10 @@ def _stacked_positions(c: Config) -> Sequence[Part]:
 def _wavlm_gates(c: Config) -> Sequence[Part]:
     """WavLM's gated relative positions, in every layer."""
     heads = c["num_attention_heads"]
-    return [parameter("gru_rel_pos_const", heads), linear("gru_rel_pos_linear", c["hidden_size"] // heads, 8, True)]
+    return [
+        parameter("gru_rel_pos_const", heads),
+        linear("gru_rel_pos_linear", c["hidden_size"] // heads, 8, True),
+    ]
 
 
 def _wavlm_table(c: Config) -> Sequence[Part]:
@@ -107,7 +112,13 @@ def _body(d: Speech, c: Config) -> Node:
                 name="attention",
                 times=total,
             ),
-            plain(hidden, c["intermediate_size"], names=("intermediate_dense", "output_dense"), name="feed_forward", times=total),
+            plain(
+                hidden,
+                c["intermediate_size"],
+                names=("intermediate_dense", "output_dense"),
+                name="feed_forward",
+                times=total,
+            ),
             norm("layer_norm", hidden, True, times=2 * total),
         ),
         width=hidden,
@@ -156,10 +167,27 @@ def _xvector(c: Config) -> Sequence[Part]:
     return [*parts, linear("feature_extractor", 2 * sizes[-1], out, True), parameter("objective", out, c.labels())]
 
 
-def _architecture(model_type: str, stem: str, d: Speech, *heads: str) -> Architecture:
+def _sat_pretraining(c: Config) -> Model:
+    """UniSpeech-SAT's pretraining: a quantizer of the features and a speaker's vector."""
+    hidden, groups = c["hidden_size"], c["num_codevector_groups"]
+    book, dim, out = c["num_codevectors_per_group"] * groups, c["codevector_dim"], c["proj_codevector_dim"]
+    model = _build(Speech(), "", c)
+    parts = [
+        parameter("label_embeddings_concat", c["num_clusters"], dim),
+        parameter("quantizer.codevectors", book, dim // groups),
+        linear("quantizer.weight_proj", hidden, book, True),
+        linear("project_q", dim, out, True),
+        linear("project_hid", hidden, out, True),
+        linear("speaker_proj", hidden, dim, True),
+        norm("layer_norm_for_extract", hidden, True),
+    ]
+    return replace(model, root=block("", *model.root.children, *parts, kind="Model"))
+
+
+def _architecture(model_type: str, stem: str, d: Speech, *heads: str, **more: Builder) -> Architecture:
     classes: dict[str, Builder] = {f"{stem}Model": partial(_build, d, "")}
     classes |= {f"{stem}{head}": partial(_build, d, head) for head in heads}
-    return Architecture(model_type=model_type, classes=classes, base=f"{stem}Model")
+    return Architecture(model_type=model_type, classes=classes | more, base=f"{stem}Model")
 
 
 def _ast(labels: bool, c: Config) -> Model:
@@ -185,7 +213,13 @@ def _ast(labels: bool, c: Config) -> Model:
             hidden,
             total,
             self_attention(
-                hidden, c["num_attention_heads"], QKV, "o_proj", bias=(bias, bias, bias, True), name="attention", times=total
+                hidden,
+                c["num_attention_heads"],
+                QKV,
+                "o_proj",
+                bias=(bias, bias, bias, True),
+                name="attention",
+                times=total,
             ),
             plain(hidden, c["intermediate_size"], times=total),
             norm("layernorm", hidden, True, times=2 * total),
@@ -206,10 +240,12 @@ def _ast(labels: bool, c: Config) -> Model:
 ALL = ("ForCTC", "ForSequenceClassification", "ForAudioFrameClassification", "ForXVector")
 ARCHITECTURES = (
     _architecture("wav2vec2", "Wav2Vec2", Speech(), *ALL),
-    _architecture("hubert", "Hubert", Speech(positions=_hubert_positions, projection_norm="feat_proj_layer_norm"), *ALL[:2]),
+    _architecture(
+        "hubert", "Hubert", Speech(positions=_hubert_positions, projection_norm="feat_proj_layer_norm"), *ALL[:2]
+    ),
     _architecture("wavlm", "WavLM", Speech(attention_extra=_wavlm_gates, shared=_wavlm_table), *ALL),
     _architecture("unispeech", "UniSpeech", Speech(), *ALL[:2]),
-    _architecture("unispeech-sat", "UniSpeechSat", Speech(), *ALL),
+    _architecture("unispeech-sat", "UniSpeechSat", Speech(), *ALL, UniSpeechSatForPreTraining=_sat_pretraining),
     _architecture("data2vec-audio", "Data2VecAudio", Speech(layered=True, positions=_stacked_positions), *ALL),
     Architecture(
         model_type="audio-spectrogram-transformer",

@@ -25,7 +25,7 @@ class Seq2Seq:
         last_norm: A LayerNorm at the end of each side.
         inputs: What the encoder reads with in place of the shared embedding.
         bias: Whether attention matrices have biases; ``k_bias`` for the keys alone.
-        dense_head: Whether the classifier has a matrix of its own before the labels.
+
     """
 
     rows: int | None = 2
@@ -34,19 +34,25 @@ class Seq2Seq:
     inputs: Sides | None = None
     bias: bool = True
     k_bias: bool = True
-    encoder_attention: Callable[[Config, int], Node] | None = None
 
 
 def _side(d: Seq2Seq, c: Config, side: str, alone: bool = False) -> Node:
     hidden, layers = c["d_model"], c[f"{side}_layers"]
     heads, inner, cross = c[f"{side}_attention_heads"], c[f"{side}_ffn_dim"], side == "decoder"
     dim = hidden // heads
-    own = {"q_bias": d.bias, "k_bias": d.bias and d.k_bias, "o_bias": d.bias, "out": "out_proj"}
+    own = partial(
+        gqa,
+        hidden,
+        heads,
+        heads,
+        dim,
+        q_bias=d.bias,
+        k_bias=d.bias and d.k_bias,
+        o_bias=d.bias,
+        out="out_proj",
+        times=layers,
+    )
     inputs = d.inputs(c, side) if d.inputs else ()
-    if d.encoder_attention and not cross:
-        attention = d.encoder_attention(c, layers)
-    else:
-        attention = gqa(hidden, heads, heads, dim, times=layers, cached=cross, **own)  # type: ignore[arg-type]
     return block(
         f"model.{side}",
         *inputs,
@@ -54,8 +60,8 @@ def _side(d: Seq2Seq, c: Config, side: str, alone: bool = False) -> Node:
         norm("layernorm_embedding", hidden, True) if d.embed_norm else None,
         block(
             "layers.*",
-            attention,
-            gqa(hidden, heads, heads, dim, times=layers, cross=True, cached=not alone, name="encoder_attn", **own) if cross else None,  # type: ignore[arg-type]
+            own(cached=cross),
+            own(cross=True, cached=not alone, name="encoder_attn") if cross else None,
             plain(hidden, inner, True, name="", times=layers),
             norm("norm", hidden, True, times=layers * (3 if cross else 2)),
             kind="Layers",
@@ -82,7 +88,11 @@ def _build(d: Seq2Seq, head: str, c: Config) -> Model:
     is_tied: bool | None = None
     if head in ("ForConditionalGeneration", "ForCausalLM", "MTModel"):
         is_tied = c.flag("tie_word_embeddings", default=True)
-        last = tied("lm_head", hidden, vocabulary) if is_tied else linear("lm_head", hidden, vocabulary, adaptable=False)
+        last = (
+            tied("lm_head", hidden, vocabulary)
+            if is_tied
+            else linear("lm_head", hidden, vocabulary, adaptable=False)
+        )
     elif head == "ForSequenceClassification":
         task = block(
             "classification_head",
@@ -93,6 +103,8 @@ def _build(d: Seq2Seq, head: str, c: Config) -> Model:
         task = linear("qa_outputs", hidden, 2, True)  # the class sets two labels itself
     if not c.flag("tie_word_embeddings", default=True):
         c.doubt("untied embeddings: each side may hold its own")
+    if not c.flag("share_encoder_decoder_embeddings", default=True):
+        c.doubt("each side may have its own embeddings")
     return Model(
         root=block("", *sides, last, task, kind="Model"),
         hidden=hidden,
@@ -123,10 +135,16 @@ def _whisper_classes(c: Config) -> Model:
     """The encoder with a projector and a classifier."""
     hidden, inner = c["d_model"], c["classifier_proj_size"]
     layers = c["encoder_layers"]
-    weights = block("", norm("layer_weights", layers + 1, kind="Parameter")) if c.flag("use_weighted_layer_sum") else None
+    weights = (
+        block("", norm("layer_weights", layers + 1, kind="Parameter"))
+        if c.flag("use_weighted_layer_sum")
+        else None
+    )
     last = linear("classifier", inner, c.labels(), True, adaptable=False)
     return Model(
-        root=block("", _side(WHISPER, c, "encoder"), linear("projector", hidden, inner, True), weights, last, kind="Model"),
+        root=block(
+            "", _side(WHISPER, c, "encoder"), linear("projector", hidden, inner, True), weights, last, kind="Model"
+        ),
         hidden=hidden,
         layers=layers,
         context=c["max_source_positions"],
@@ -140,7 +158,9 @@ def _whisper_causal(c: Config) -> Model:
 
 
 def _whisper(head: str, c: Config) -> Model:
-    return replace(_build(WHISPER, head, c), context=c["max_target_positions"])
+    return replace(
+        _build(WHISPER, head, c), context=c["max_target_positions"], encoder_tokens=c["max_source_positions"]
+    )
 
 
 def _speech_inputs(c: Config, side: str) -> Sequence[Part]:
@@ -168,7 +188,9 @@ ALL = ("ForConditionalGeneration", "ForCausalLM", "ForSequenceClassification", "
 
 
 def _architecture(model_type: str, stem: str, d: Seq2Seq, has: Sequence[str]) -> Architecture:
-    classes = {f"{stem}Model": partial(_build, d, "")} | {f"{stem}{head}": partial(_build, d, head) for head in has}
+    classes = {f"{stem}Model": partial(_build, d, "")} | {
+        f"{stem}{head}": partial(_build, d, head) for head in has
+    }
     return Architecture(model_type=model_type, classes=classes, base=f"{stem}Model")
 
 

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-from tracker.estimate.encoder import HEADS, Encoder, attention, bert_mlm, encoder, feed_forward, none, vocabulary_head
+from tracker.estimate.encoder import (
+    HEADS,
+    Encoder,
+    attention,
+    bert_mlm,
+    build,
+    encoder,
+    none,
+    vocabulary_head,
+)
 from tracker.estimate.reader import Config
-from tracker.estimate.structure import Dims, Node, Part, block, embedding, linear, norm
+from tracker.estimate.structure import Node, Part, block, embedding, linear, norm
 
 BERT = Encoder()
 ROBERTA = Encoder(prefix="roberta", mlm="roberta", classify="dense", activations="roberta", outer="roberta")
@@ -56,7 +67,9 @@ def _electra_choice(c: Config) -> tuple[Node | None, Sequence[Part]]:
     summary = c.labels() if c.flag("summary_proj_to_labels", default=False) and c.labels() > 0 else hidden
     if not c.flag("summary_use_proj"):
         return linear("classifier", hidden, 1, True, adaptable=False), []
-    return linear("classifier", hidden, 1, True, adaptable=False), [linear("sequence_summary.summary", hidden, summary, True)]
+    return linear("classifier", hidden, 1, True, adaptable=False), [
+        linear("sequence_summary.summary", hidden, summary, True)
+    ]
 
 
 def _task_embeddings(c: Config) -> Sequence[Part]:
@@ -70,12 +83,13 @@ def _sounds_and_shapes(c: Config) -> Sequence[Part]:
     """RoCBert: what a character sounds and looks like, mapped onto the hidden size."""
     hidden = inputs = c["hidden_size"]
     sound, shape = c.flag("enable_pronunciation"), c.flag("enable_shape")
-    parts: list[Part] = []
+    parts: list[Part] = [
+        embedding("pronunciation_embed", c["pronunciation_vocab_size"], c["pronunciation_embed_dim"]),
+        embedding("shape_embed", c["shape_vocab_size"], c["shape_embed_dim"]),
+    ]
     if sound:
-        parts.append(embedding("pronunciation_embed", c["pronunciation_vocab_size"], c["pronunciation_embed_dim"]))
         inputs += c["pronunciation_embed_dim"]
     if shape:
-        parts.append(embedding("shape_embed", c["shape_vocab_size"], c["shape_embed_dim"]))
         inputs += c["shape_embed_dim"]
     if c.flag("concat_input"):
         parts.append(linear("map_inputs_layer", inputs, hidden, True))
@@ -94,7 +108,9 @@ def _mpnet_attention(c: Config) -> Sequence[Part]:
 
 def _mpnet_bias(c: Config) -> Sequence[Part]:
     """One table of relative positions for all layers."""
-    return [embedding("encoder.relative_attention_bias", c["relative_attention_num_buckets"], c["num_attention_heads"])]
+    return [
+        embedding("encoder.relative_attention_bias", c["relative_attention_num_buckets"], c["num_attention_heads"])
+    ]
 
 
 def _longformer_attention(c: Config) -> Sequence[Part]:
@@ -104,12 +120,23 @@ def _longformer_attention(c: Config) -> Sequence[Part]:
 
 def _sinusoids(c: Config) -> Sequence[Part]:
     """RoFormer registers its fixed rotary table as a parameter."""
-    return [embedding("encoder.embed_positions", c["max_position_embeddings"], c["hidden_size"] // c["num_attention_heads"])]
+    return [
+        embedding(
+            "encoder.embed_positions", c["max_position_embeddings"], c["hidden_size"] // c["num_attention_heads"]
+        )
+    ]
 
 
 def _fused_heads(c: Config) -> int:
     return c["embedding_size"]
 
+
+def _bare_head(d: Encoder, c: Config) -> Sequence[Node]:
+    """The decoder matrix alone."""
+    return [vocabulary_head("lm_head.decoder", c, c["hidden_size"])]
+
+
+GENERATION = Encoder(types=none, pooler="", mlm=_bare_head)
 
 ARCHITECTURES = (
     encoder("bert", "Bert", BERT, has=(*HEADS, "ForPreTraining", "ForNextSentencePrediction", "LMHeadModel")),
@@ -133,8 +160,21 @@ ARCHITECTURES = (
         pooler="",
         mlm=_electra_mlm,
     ),
-    encoder("ernie", "Ernie", BERT, has=(*CAUSAL, "ForPreTraining", "ForNextSentencePrediction"), embeddings=_task_embeddings),
-    encoder("roc_bert", "RoCBert", BERT, has=(*CAUSAL, "ForPreTraining"), custom={"ForPreTraining": (True, _roc_pretraining)}, embeddings=_sounds_and_shapes),
+    encoder(
+        "ernie",
+        "Ernie",
+        BERT,
+        has=(*CAUSAL, "ForPreTraining", "ForNextSentencePrediction"),
+        embeddings=_task_embeddings,
+    ),
+    encoder(
+        "roc_bert",
+        "RoCBert",
+        BERT,
+        has=(*CAUSAL, "ForPreTraining"),
+        custom={"ForPreTraining": (True, _roc_pretraining)},
+        embeddings=_sounds_and_shapes,
+    ),
     encoder(
         "mpnet", "MPNet", ROBERTA, types=none, attention=_mpnet_attention, trunk_extra=_mpnet_bias, cross=False
     ),
@@ -149,5 +189,12 @@ ARCHITECTURES = (
         pooler="",
         classify="dense",
         trunk_extra=_sinusoids,
+    ),
+    replace(
+        encoder("bert-generation", "BertGeneration", BERT, has=(), base="BertGenerationEncoder"),
+        classes={
+            "BertGenerationEncoder": partial(build, GENERATION, ""),
+            "BertGenerationDecoder": partial(build, GENERATION, "ForCausalLM"),
+        },
     ),
 )

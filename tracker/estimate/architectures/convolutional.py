@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tracker.estimate.blocks import plain
@@ -19,6 +19,8 @@ def _stages(c: Config) -> list[tuple[int, int]]:
     widths, depths = c.ints("hidden_sizes", minimum=1), c.ints("depths", minimum=1)
     if not widths or len(widths) != len(depths) or len(widths) > STAGES:
         raise ConfigError("hidden_sizes and depths do not fit together")
+    if c.maybe("num_stages") not in (None, len(widths)):
+        raise ConfigError("num_stages and hidden_sizes do not fit together")
     return list(zip(widths, depths, strict=True))
 
 
@@ -27,7 +29,7 @@ def _classifier(c: Config, width: int) -> Node | None:
     return linear("classifier", width, labels, True, adaptable=False) if labels else None
 
 
-def _finish(c: Config, body: Node, width: int, layers: int, classify: bool, name: str = "classifier") -> Model:
+def _finish(c: Config, body: Node, width: int, layers: int, classify: bool) -> Model:
     last = _classifier(c, width) if classify else None
     return Model(
         root=block("", body, last, kind="Model"),
@@ -77,12 +79,16 @@ def _resnet(classify: bool, c: Config) -> Model:
         parts.append(
             block(
                 f"encoder.stages.{i}",
-                block("layers.0", *block_of(inputs), _convolution("shortcut", inputs, width, 1) if shortcut else None),
+                block(
+                    "layers.0", *block_of(inputs), _convolution("shortcut", inputs, width, 1) if shortcut else None
+                ),
                 block("layers.*", *block_of(width), times=depth - 1) if depth > 1 else None,
             )
         )
         inputs = width
-    return _finish(c, block("resnet", *parts, width=inputs), inputs, sum(depth for _, depth in _stages(c)), classify)
+    return _finish(
+        c, block("resnet", *parts, width=inputs), inputs, sum(depth for _, depth in _stages(c)), classify
+    )
 
 
 # --- ConvNeXt ------------------------------------------------------------------------------------------
@@ -136,8 +142,26 @@ def _swin_attention(second: bool, c: Config, width: int, heads: int, times: int)
     else:
         extra = [parameter("relative_position_bias_table", (2 * high[0] - 1) * (2 * high[1] - 1), heads)]
     return self_attention(
-        width, heads, QKV, "o_proj", *extra, bias=(bias, bias and not second, bias, True), name="attention", times=times
+        width,
+        heads,
+        QKV,
+        "o_proj",
+        *extra,
+        bias=(bias, bias and not second, bias, True),
+        name="attention",
+        times=times,
     )
+
+
+def _output_norms(second: bool, c: Config, stages: int) -> list[Part]:
+    """A norm for each stage that a backbone gives out (first version only); the last stage by default."""
+    if c.given("out_indices") and not c.given("out_features"):
+        raise ConfigError("out_indices without out_features is not counted")
+    names = c.items("out_features", default=None) or [f"stage{stages}"]
+    known = {f"stage{i + 1}": c["embed_dim"] << i for i in range(stages)} | {"stem": c["embed_dim"]}
+    if not all(isinstance(name, str) and name in known for name in names):
+        raise ConfigError("out_features names a stage that there is not")
+    return [] if second else [norm(f"hidden_states_norms.{name}", known[name], True) for name in names]
 
 
 def _swin(second: bool, head: str, c: Config) -> Model:
@@ -145,12 +169,16 @@ def _swin(second: bool, head: str, c: Config) -> Model:
     heads, ratio = c.ints("num_heads", minimum=1), c.number("mlp_ratio")
     if not depths or len(depths) != len(heads) or len(depths) > STAGES:
         raise ConfigError("depths and num_heads do not fit together")
+    if c.given("num_layers") and c["num_layers"] != len(depths):
+        raise ConfigError("num_layers and depths do not fit together")
     (high, wide), (down, across) = c.pair("image_size"), c.pair("patch_size")
     absolute = c.flag("use_absolute_embeddings")
     parts: list[Part] = [
         conv("embeddings.patch_embeddings.projection", c["num_channels"], width, down, across),
         norm("embeddings.norm", width, True),
-        parameter("embeddings.position_embeddings", (high // down) * (wide // across), width) if absolute else None,
+        parameter("embeddings.position_embeddings", (high // down) * (wide // across) + second, width)
+        if absolute
+        else None,
         parameter("embeddings.mask_token", width) if head == "ForMaskedImageModeling" else None,
     ]
     for i, (depth, n) in enumerate(zip(depths, heads, strict=True)):
@@ -170,29 +198,33 @@ def _swin(second: bool, head: str, c: Config) -> Model:
                 norm(f"encoder.layers.{i}.downsample.norm", (2 if second else 4) * width, True),
             ]
             width *= 2
-    if head == "Backbone":
-        raise ConfigError("a Swin backbone's norms depend on its outputs")
     parts.append(norm("layernorm", width, True))
+    if head == "Backbone":
+        parts += _output_norms(second, c, len(depths))
     body = block("swin", *parts, width=width)
     if head == "ForMaskedImageModeling":
         stride = c["encoder_stride"]
         decoder = conv("decoder.0", width, stride * stride * c["num_channels"], 1, 1)
-        return Model(root=block("", body, decoder, kind="Model"), hidden=width, layers=sum(depths), context=1, outer="bert")
+        return Model(
+            root=block("", body, decoder, kind="Model"), hidden=width, layers=sum(depths), context=1, outer="bert"
+        )
     return _finish(c, body, width, sum(depths), head == "ForImageClassification")
 
 
-def _pair(model_type: str, stem: str, make: object, *, backbone: bool = False) -> Architecture:
+def _pair(
+    model_type: str, stem: str, make: Callable[[bool, Config], Model], *, backbone: bool = False
+) -> Architecture:
     classes: dict[str, Builder] = {
-        f"{stem}Model": partial(make, False),  # type: ignore[arg-type]
-        f"{stem}ForImageClassification": partial(make, True),  # type: ignore[arg-type]
+        f"{stem}Model": partial(make, False),
+        f"{stem}ForImageClassification": partial(make, True),
     }
     if backbone:
-        classes[f"{stem}Backbone"] = partial(make, False)  # type: ignore[arg-type]
+        classes[f"{stem}Backbone"] = partial(make, False)
     return Architecture(model_type=model_type, classes=classes, base=f"{stem}Model")
 
 
 def _swin_architecture(model_type: str, stem: str, second: bool) -> Architecture:
-    heads = ("ForImageClassification", "ForMaskedImageModeling")
+    heads = ("ForImageClassification", "ForMaskedImageModeling", "Backbone")
     classes: dict[str, Builder] = {f"{stem}Model": partial(_swin, second, "")}
     classes |= {f"{stem}{head}": partial(_swin, second, head) for head in heads}
     return Architecture(model_type=model_type, classes=classes, base=f"{stem}Model")

@@ -8,16 +8,15 @@ from tracker.estimate.encoder import (
     EVERY,
     HEADS,
     Encoder,
+    Head,
     attention,
     encoder,
-    feed_forward,
-    hidden_of,
     none,
-    sole,
     vocabulary_head,
 )
 from tracker.estimate.reader import Config, ConfigError
 from tracker.estimate.structure import Dims, Node, Part, block, conv, embedding, linear, norm, parameter
+from tracker.estimate.towers import QKV, self_attention
 
 BERT = Encoder()
 LABELLED = ("ForSequenceClassification", "ForTokenClassification")
@@ -87,7 +86,7 @@ def _distil_attention(c: Config) -> Sequence[Part]:
     return [attention(c, names="q_lin k_lin v_lin", out="out_lin")]
 
 
-def _distil_classes(outputs: int | None) -> tuple[bool, object]:
+def _distil_classes(outputs: int | None) -> Head:
     def make(c: Config) -> tuple[Node | None, Sequence[Part]]:
         hidden = c["hidden_size"]
         last = linear("classifier", hidden, outputs or c.labels(), True, adaptable=False)
@@ -115,6 +114,8 @@ def _attention_kinds(c: Config) -> frozenset[str]:
     kinds = c.value("pos_att_type", default=None)
     if isinstance(kinds, str):
         kinds = kinds.lower().split("|")
+    if kinds is not None and not isinstance(kinds, list):
+        raise ConfigError("pos_att_type is not a list")
     return frozenset(kind.strip().lower() for kind in kinds or () if isinstance(kind, str))
 
 
@@ -192,11 +193,10 @@ def _deberta_v2_relative(c: Config) -> Sequence[Part]:
     return parts
 
 
-def _deberta_classes(outputs: int | None) -> tuple[bool, object]:
+def _deberta_classes(outputs: int | None) -> Head:
     def make(c: Config) -> tuple[Node | None, Sequence[Part]]:
         hidden, width = c["hidden_size"], c.maybe("pooler_hidden_size") or c["hidden_size"]
-        last = linear("classifier", width, outputs or c.labels(), True, adaptable=False)
-        del hidden
+        last = linear("classifier", hidden, outputs or c.labels(), True, adaptable=False)
         return last, [linear("pooler.dense", width, width, True)]
 
     return False, make
@@ -344,6 +344,8 @@ def _splinter_qass(c: Config) -> tuple[Node | None, Sequence[Part]]:
 
 
 def _visual(c: Config) -> Sequence[Part]:
+    if c.flag("bypass_transformer"):
+        raise ConfigError("an extra layer (bypass_transformer) is not counted")
     hidden = c["hidden_size"]
     return [
         embedding("visual_token_type_embeddings", c["type_vocab_size"], hidden),
@@ -357,9 +359,22 @@ def _visual(c: Config) -> Sequence[Part]:
 
 def _rotary_attention(bias: bool) -> object:
     def make(c: Config) -> Sequence[Part]:
-        return [attention(c, names="q_proj k_proj v_proj", out="o_proj", bias=bias)]
+        hidden, heads = c["hidden_size"], c["num_attention_heads"]
+        dim = c.value("head_dim", default=None)
+        width = hidden if dim is None else c["head_dim"] * heads
+        flags = (bias, bias, bias, bias)
+        return [self_attention(hidden, heads, QKV, "o_proj", bias=flags, width=width)]
 
     return make
+
+
+def _gte_mlm(d: Encoder, c: Config) -> Sequence[Node]:
+    hidden = c["hidden_size"]
+    return [
+        vocabulary_head("lm_head.decoder", c, hidden, twice=False),
+        linear("lm_head.dense", hidden, hidden, True),
+        norm("lm_head.layer_norm", hidden, True),
+    ]
 
 
 def _gated(down_bias: bool) -> object:
@@ -382,9 +397,18 @@ def _gated(down_bias: bool) -> object:
 
 def _conv_attention(c: Config) -> Sequence[Part]:
     """ConvBERT: half of the heads replaced by dynamic convolutions."""
-    hidden, heads, ratio, kernel = c["hidden_size"], c["num_attention_heads"], c["head_ratio"], c["conv_kernel_size"]
+    hidden, heads, ratio, kernel = (
+        c["hidden_size"],
+        c["num_attention_heads"],
+        c["head_ratio"],
+        c["conv_kernel_size"],
+    )
+    if c["num_groups"] != 1:
+        raise ConfigError("grouped feed-forwards (num_groups) are not counted")
     kept = max(1, heads // ratio)
-    size = hidden // heads if heads // ratio < 1 else (hidden // kept) // 2
+    if heads // ratio < 1:
+        raise ConfigError("head_ratio is larger than the number of heads")
+    size = (hidden // kept) // 2
     width = kept * size
     return [
         block(
@@ -415,7 +439,10 @@ def _squeeze(c: Config) -> Sequence[Part]:
     """SqueezeBERT: grouped 1x1 convolutions in place of matrices."""
     hidden = c["hidden_size"]
     return [
-        *(conv(f"attention.{n}", hidden, hidden, 1, groups=c[f"{n[0]}_groups"]) for n in ("query", "key", "value")),
+        *(
+            conv(f"attention.{n}", hidden, hidden, 1, groups=c[f"{n[0]}_groups"])
+            for n in ("query", "key", "value")
+        ),
         conv("post_attention.conv1d", hidden, hidden, 1, groups=c["post_attention_groups"]),
     ]
 
@@ -426,6 +453,15 @@ def _squeeze_ffn(c: Config) -> Sequence[Part]:
         conv("intermediate.conv1d", hidden, inner, 1, groups=c["intermediate_groups"]),
         conv("output.conv1d", inner, hidden, 1, groups=c["output_groups"]),
     ]
+
+
+def _fnet_projection(c: Config) -> Sequence[Part]:
+    return [linear("projection", c["hidden_size"], c["hidden_size"], True)]
+
+
+def _no_attention(c: Config) -> Sequence[Part]:
+    """FNet mixes tokens by a Fourier transform, which has no weights."""
+    return []
 
 
 ROTARY = Encoder(
@@ -498,9 +534,37 @@ ARCHITECTURES = (
         classify="dense",
         custom={"ForQuestionAnswering": (False, _bigbird_qa)},
     ),
-    encoder("nystromformer", "Nystromformer", BERT, positions=_positions_and_two, attention=_nystrom_attention, pooler="", classify="dense", custom={"ForMultipleChoice": (False, _pre_classifier)}),
-    encoder("yoso", "Yoso", BERT, positions=_positions_and_two, pooler="", classify="dense", custom={"ForMultipleChoice": (False, _pre_classifier)}),
-    encoder("mra", "Mra", BERT, positions=_positions_and_two, pooler="", classify="dense", custom={"ForMultipleChoice": (False, _pre_classifier)}),
+    encoder(
+        "nystromformer",
+        "Nystromformer",
+        BERT,
+        cross=False,
+        positions=_positions_and_two,
+        attention=_nystrom_attention,
+        pooler="",
+        classify="dense",
+        custom={"ForMultipleChoice": (False, _pre_classifier)},
+    ),
+    encoder(
+        "yoso",
+        "Yoso",
+        BERT,
+        cross=False,
+        positions=_positions_and_two,
+        pooler="",
+        classify="dense",
+        custom={"ForMultipleChoice": (False, _pre_classifier)},
+    ),
+    encoder(
+        "mra",
+        "Mra",
+        BERT,
+        cross=False,
+        positions=_positions_and_two,
+        pooler="",
+        classify="dense",
+        custom={"ForMultipleChoice": (False, _pre_classifier)},
+    ),
     encoder(
         "rembert",
         "RemBert",
@@ -510,10 +574,41 @@ ARCHITECTURES = (
         mlm=_rembert_mlm,
         trunk_extra=_rembert_map,
     ),
-    encoder("layoutlm", "LayoutLM", BERT, has=("ForMaskedLM", *LABELLED, "ForQuestionAnswering"), embeddings=_layoutlm, pooled=EVERY, cross=False),
-    encoder("lilt", "Lilt", BERT, has=(*LABELLED, "ForQuestionAnswering"), trunk_extra=_lilt_layout, classify="dense", cross=False),
-    encoder("tapas", "Tapas", BERT, has=("ForMaskedLM", "ForSequenceClassification"), types=none, embeddings=_tapas_types),
-    encoder("splinter", "Splinter", BERT, has=("ForPreTraining", "ForQuestionAnswering"), pooler="", cross=False, custom={"ForPreTraining": (False, _splinter_qass), "ForQuestionAnswering": (False, _splinter_qass)}),
+    encoder(
+        "layoutlm",
+        "LayoutLM",
+        BERT,
+        has=("ForMaskedLM", *LABELLED, "ForQuestionAnswering"),
+        embeddings=_layoutlm,
+        pooled=EVERY,
+        cross=False,
+    ),
+    encoder(
+        "lilt",
+        "Lilt",
+        BERT,
+        has=(*LABELLED, "ForQuestionAnswering"),
+        trunk_extra=_lilt_layout,
+        classify="dense",
+        cross=False,
+    ),
+    encoder(
+        "tapas",
+        "Tapas",
+        BERT,
+        has=("ForMaskedLM", "ForSequenceClassification"),
+        types=none,
+        embeddings=_tapas_types,
+    ),
+    encoder(
+        "splinter",
+        "Splinter",
+        BERT,
+        has=("ForPreTraining", "ForQuestionAnswering"),
+        pooler="",
+        cross=False,
+        custom={"ForPreTraining": (False, _splinter_qass), "ForQuestionAnswering": (False, _splinter_qass)},
+    ),
     encoder("visual_bert", "VisualBert", BERT, has=("ForPreTraining",), embeddings=_visual, cross=False),
     encoder("ibert", "IBert", Encoder(prefix="ibert", mlm="roberta"), has=LABELLED, classify="dense", cross=False),
     encoder(
@@ -529,8 +624,35 @@ ARCHITECTURES = (
         classify="dense",
         cross=False,
     ),
-    encoder("squeezebert", "SqueezeBert", BERT, attention=_squeeze, feed_forward=_squeeze_ffn, pooled=EVERY, cross=False),
+    encoder(
+        "squeezebert",
+        "SqueezeBert",
+        BERT,
+        attention=_squeeze,
+        feed_forward=_squeeze_ffn,
+        pooled=EVERY,
+        cross=False,
+    ),
     encoder("nomic_bert", "NomicBert", ROTARY, has=("ForMaskedLM", *LABELLED)),
-    encoder("gte", "Gte", ROTARY, has=("ForMaskedLM", *LABELLED), prefix="gte", attention=_rotary_attention(True), feed_forward=_gated(True), mlm="roberta"),
-    encoder("jina_embeddings_v3", "JinaEmbeddingsV3", JINA),
+    encoder(
+        "gte",
+        "Gte",
+        ROTARY,
+        has=("ForMaskedLM", *LABELLED),
+        prefix="gte",
+        attention=_rotary_attention(True),
+        feed_forward=_gated(True),
+        mlm=_gte_mlm,
+    ),
+    encoder("jina_embeddings_v3", "JinaEmbeddingsV3", JINA, has=HEADS[:4]),
+    encoder(
+        "fnet",
+        "FNet",
+        BERT,
+        has=(*HEADS, "ForPreTraining", "ForNextSentencePrediction"),
+        embeddings=_fnet_projection,
+        attention=_no_attention,
+        pooled=EVERY,
+        cross=False,
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracker.estimate.decoder import Decoder, NO_QA, alternating, decoder
+from tracker.estimate.decoder import NO_QA, Decoder, alternating, decoder
 
 GEMMA = Decoder(qkv_bias="attention_bias", o_bias="attention_bias", outer="gemma", activations="gemma")
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 from functools import partial
 
 from tracker.estimate.blocks import gqa, plain
-from tracker.estimate.decoder import Decoder, attention_layers, build, context_of, decoder, heads_of, hidden_by_heads
+from tracker.estimate.decoder import (
+    Decoder,
+    attention_layers,
+    build,
+    context_of,
+    decoder,
+    heads_of,
+    hidden_by_heads,
+)
 from tracker.estimate.model import Model
 from tracker.estimate.reader import Config, ConfigError
 from tracker.estimate.structure import Cache, Node, Part, block, embedding, linear, norm, tied
@@ -178,7 +186,17 @@ def _opt(head: str, c: Config) -> Model:
         norm("final_layer_norm", hidden, True) if ends and affine else None,
         block(
             "layers.*",
-            gqa(hidden, heads, heads, hidden // heads, q_bias=bias, k_bias=bias, o_bias=bias, out="out_proj", times=total),
+            gqa(
+                hidden,
+                heads,
+                heads,
+                hidden // heads,
+                q_bias=bias,
+                k_bias=bias,
+                o_bias=bias,
+                out="out_proj",
+                times=total,
+            ),
             plain(hidden, c["ffn_dim"], bias, name="", times=total),
             norm("norm", hidden, True, times=2 * total) if affine else None,
             kind="Layers",
@@ -192,7 +210,11 @@ def _opt(head: str, c: Config) -> Model:
     is_tied: bool | None = None
     if head == "ForCausalLM":
         is_tied = c.flag("tie_word_embeddings")
-        last = tied("lm_head", narrow, c["vocab_size"]) if is_tied else linear("lm_head", narrow, c["vocab_size"], adaptable=False)
+        last = (
+            tied("lm_head", narrow, c["vocab_size"])
+            if is_tied
+            else linear("lm_head", narrow, c["vocab_size"], adaptable=False)
+        )
     elif head == "ForSequenceClassification":
         last = linear("score", narrow, c.labels(), adaptable=False)
     elif head == "ForQuestionAnswering":
@@ -275,11 +297,9 @@ def _falcon_norms(d: Decoder, c: Config) -> Sequence[Part]:
     """One norm for parallel layers; two in the new decoder (unless told one) and for serial layers."""
     new, parallel = c.flag("new_decoder_architecture"), c.flag("parallel_attn")
     count = c.maybe("num_ln_in_parallel_attn")
-    if new:
-        each = 2 if count is None else count
-        each = 2 if each == 2 or not parallel else 1
-    else:
-        each = 1 if parallel else 2
+    if count is None and new:
+        count = 2
+    each = 2 if count == 2 or not parallel else 1
     return [norm("norm", c["hidden_size"], True, times=each * c["num_hidden_layers"])]
 
 
@@ -299,15 +319,6 @@ FALCON = replace(
 )
 
 
-def _mpt_attention(d: Decoder, c: Config) -> Sequence[Part]:
-    """Keys and values for every head; norms of queries and keys are not in the class."""
-    return attention_layers(d, c)
-
-
-def _mpt_inner(c: Config) -> int:
-    return c["expansion_ratio"] * c["hidden_size"]
-
-
 MPT = replace(
     GPT2,
     layers="blocks",
@@ -320,27 +331,75 @@ MPT = replace(
     norm="scale",
     last_norm="norm_f",
     mlp_names=("up_proj", "down_proj"),
-    ffn=_mpt_inner,
+    ffn=four_times,  # whatever expansion_ratio says
     activations="gpt_neox",
     outer="gpt2",
 )
+def _ctrl(d: Decoder, c: Config) -> Sequence[Part]:
+    """Square matrices, whatever the heads: sizes that do not divide are not counted."""
+    if c["hidden_size"] % heads_of(c):
+        raise ConfigError("n_embd does not divide into n_head heads")
+    return attention_layers(d, c)
+
+
 CTRL = replace(
     GPT2,
     embed="w",
     positions=None,
     fused_qkv="",
     out_name="dense",
+    attention=_ctrl,
     last_norm="layernorm",
     ffn=lambda c: c["dff"],
     head_bias=True,
 )
 
 ARCHITECTURES = (
-    decoder("gpt2", "GPT2", GPT2, has=CLASSIFIERS, causal="GPT2LMHeadModel", classes={"GPT2DoubleHeadsModel": _double_heads}, layer_extra=_cross),
-    decoder("gpt-sw3", "GPT2", GPT2, has=CLASSIFIERS, causal="GPT2LMHeadModel", classes={"GPT2DoubleHeadsModel": _double_heads}, layer_extra=_cross),
-    decoder("openai-gpt", "OpenAIGPT", OPENAI, has=CLASSIFIERS[:1], causal="OpenAIGPTLMHeadModel", classes={"OpenAIGPTDoubleHeadsModel": _openai_double}),
-    decoder("gpt_bigcode", "GPTBigCode", GPT2, has=("ForCausalLM", *CLASSIFIERS[:2]), kv_heads=_bigcode_kv, layer_extra=_cross),
-    decoder("gpt_neo", "GPTNeo", GPT2, has=("ForCausalLM", *CLASSIFIERS), fused_qkv="", qkv_bias=False, out_name="out_proj", ffn=_neo_inner, attention=_neo),
+    decoder(
+        "gpt2",
+        "GPT2",
+        GPT2,
+        has=CLASSIFIERS,
+        causal="GPT2LMHeadModel",
+        classes={"GPT2DoubleHeadsModel": _double_heads},
+        layer_extra=_cross,
+    ),
+    decoder(
+        "gpt-sw3",
+        "GPT2",
+        GPT2,
+        has=CLASSIFIERS,
+        causal="GPT2LMHeadModel",
+        classes={"GPT2DoubleHeadsModel": _double_heads},
+        layer_extra=_cross,
+    ),
+    decoder(
+        "openai-gpt",
+        "OpenAIGPT",
+        OPENAI,
+        has=CLASSIFIERS[:1],
+        causal="OpenAIGPTLMHeadModel",
+        classes={"OpenAIGPTDoubleHeadsModel": _openai_double},
+    ),
+    decoder(
+        "gpt_bigcode",
+        "GPTBigCode",
+        GPT2,
+        has=("ForCausalLM", *CLASSIFIERS[:2]),
+        kv_heads=_bigcode_kv,
+        layer_extra=_cross,
+    ),
+    decoder(
+        "gpt_neo",
+        "GPTNeo",
+        GPT2,
+        has=("ForCausalLM", *CLASSIFIERS),
+        fused_qkv="",
+        qkv_bias=False,
+        out_name="out_proj",
+        ffn=_neo_inner,
+        attention=_neo,
+    ),
     decoder("gptj", "GPTJ", GPTJ, has=("ForCausalLM", CLASSIFIERS[0], CLASSIFIERS[2])),
     decoder("codegen", "CodeGen", GPTJ, has=("ForCausalLM",), fused_qkv="qkv_proj"),
     decoder("gpt_neox", "GPTNeoX", NEOX, has=("ForCausalLM", *CLASSIFIERS)),
@@ -349,9 +408,23 @@ ARCHITECTURES = (
     decoder("mpt", "Mpt", MPT, has=("ForCausalLM", *CLASSIFIERS)),
     decoder("ctrl", "CTRL", CTRL, has=CLASSIFIERS[:1], causal="CTRLLMHeadModel", score="classifier"),
     decoder("xglm", "XGLM", XGLM, has=("ForCausalLM",), ffn=lambda c: c["ffn_dim"], extra=_xglm_cross),
-    decoder("biogpt", "BioGpt", XGLM, has=("ForCausalLM", *CLASSIFIERS[:2]), prefix="biogpt", positions=_offset_positions, token_score="classifier"),
+    decoder(
+        "biogpt",
+        "BioGpt",
+        XGLM,
+        has=("ForCausalLM", *CLASSIFIERS[:2]),
+        prefix="biogpt",
+        positions=_offset_positions,
+        token_score="classifier",
+    ),
     replace(
         decoder("opt", "OPT", GPT2, has=()),
-        classes={"OPTModel": partial(_opt, ""), **{f"OPT{h}": partial(_opt, h) for h in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")}},
+        classes={
+            "OPTModel": partial(_opt, ""),
+            **{
+                f"OPT{h}": partial(_opt, h)
+                for h in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
+            },
+        },
     ),
 )

@@ -85,7 +85,9 @@ def _build(head: str, c: Config) -> Model:
             raise ConfigError("a ModernBERT language head without a bias is not counted")
         last = vocabulary_head("decoder", c, hidden, twice=False)
     elif head:
-        last = linear("classifier", hidden, 1 if head == "ForMultipleChoice" else c.labels(), True, adaptable=False)
+        last = linear(
+            "classifier", hidden, 1 if head == "ForMultipleChoice" else c.labels(), True, adaptable=False
+        )
     return Model(
         root=block("", _trunk(c), last, prediction if head else None, kind="Model"),
         hidden=hidden,
@@ -98,7 +100,13 @@ def _build(head: str, c: Config) -> Model:
     )
 
 
-_HEADS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+_HEADS = (
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+)
 ARCHITECTURES = (
     Architecture(
         model_type="modernbert",

@@ -8,11 +8,11 @@ from functools import partial
 
 from tracker.estimate.architectures.llama import windowed
 from tracker.estimate.blocks import gated
-from tracker.estimate.decoder import LLAMA, LM, Decoder, decoder, output_layer
+from tracker.estimate.decoder import LLAMA, Decoder, decoder, output_layer
 from tracker.estimate.model import Architecture, Model
 from tracker.estimate.reader import Config, ConfigError
 from tracker.estimate.registry import load
-from tracker.estimate.structure import Node, Part, block, conv, linear, norm, parameter
+from tracker.estimate.structure import Node, Part, block, linear, norm, parameter
 from tracker.estimate.towers import tower
 
 Projector = Callable[[Config, Config, Config], Sequence[Part]]  # whole, vision, text
@@ -34,7 +34,8 @@ class Seeing:
         projector: What stands between the tower and the text.
         vision, text: The types the class builds, whatever the nested config says; "" if it follows that.
         flat: An old config has the text's keys at the top.
-        tie_from_text: The text config's tie counts too.
+        tie_from_text: The text config's tie counts too; ``tie_of_text``: it alone.
+
     """
 
     projector: Projector
@@ -43,6 +44,8 @@ class Seeing:
     vision_key: str = "vision_config"
     flat: bool = False
     tie_from_text: bool = False
+    tie_of_text: bool = False
+    always_tied: bool = False
     head: str = "ForConditionalGeneration"
 
 
@@ -62,7 +65,7 @@ def build(d: Seeing, head: str, c: Config) -> Model:
     last: Node | None = None
     is_tied: bool | None = None
     if head in ("ForConditionalGeneration", "ForCausalLM"):
-        is_tied = c.flag("tie_word_embeddings", default=False)
+        is_tied = d.always_tied or (text if d.tie_of_text else c).flag("tie_word_embeddings", default=False)
         if d.tie_from_text and not is_tied:
             is_tied = text.flag("tie_word_embeddings", default=False)
         last = output_layer(text, inner.hidden, bias=False, is_tied=is_tied)
@@ -89,7 +92,9 @@ def _features(c: Config) -> int:
 
 def _llava(c: Config, v: Config, t: Config) -> Sequence[Part]:
     inputs = v["hidden_size"] * _features(c)
-    return _two("multi_modal_projector", inputs, t["hidden_size"], c.flag("multimodal_projector_bias", default=True))
+    return _two(
+        "multi_modal_projector", inputs, t["hidden_size"], c.flag("multimodal_projector_bias", default=True)
+    )
 
 
 def _newline(c: Config, v: Config, t: Config) -> Sequence[Part]:
@@ -112,7 +117,7 @@ def _gemma3(c: Config, v: Config, t: Config) -> Sequence[Part]:
 
 
 def _paligemma(c: Config, v: Config, t: Config) -> Sequence[Part]:
-    return [linear("multi_modal_projector.linear", v["hidden_size"], v["projection_dim"], True)]
+    return [linear("multi_modal_projector.linear", v["hidden_size"], c["projection_dim"], True)]
 
 
 def _nothing(c: Config, v: Config, t: Config) -> Sequence[Part]:
@@ -129,7 +134,11 @@ def _internvl(c: Config, v: Config, t: Config) -> Sequence[Part]:
 
 
 def _mistral3(c: Config, v: Config, t: Config) -> Sequence[Part]:
-    hidden, merge, bias = v["hidden_size"], c["spatial_merge_size"], c.flag("multimodal_projector_bias", default=False)
+    hidden, merge, bias = (
+        v["hidden_size"],
+        c["spatial_merge_size"],
+        c.flag("multimodal_projector_bias", default=False),
+    )
     name = "multi_modal_projector"
     return [
         norm(f"{name}.norm", hidden),
@@ -157,7 +166,10 @@ def _cohere(c: Config, v: Config, t: Config) -> Sequence[Part]:
 
 
 def _aya(c: Config, v: Config, t: Config) -> Sequence[Part]:
-    inner, wide = c.maybe("alignment_intermediate_size") or t["hidden_size"], v["hidden_size"] * c["downsample_factor"] ** 2
+    inner, wide = (
+        c.maybe("alignment_intermediate_size") or t["hidden_size"],
+        v["hidden_size"] * c["downsample_factor"] ** 2,
+    )
     name = "multi_modal_projector"
     return [
         norm(f"{name}.layernorm", wide, True),
@@ -172,7 +184,12 @@ def _idefics2(c: Config, v: Config, t: Config) -> Sequence[Part]:
     hidden, text = p["hidden_size"], t["hidden_size"]
     if hidden != text:
         raise ConfigError("the perceiver is not as wide as the text")
-    heads, dim, kv, depth = p["resampler_n_heads"], p["resampler_head_dim"], p["num_key_value_heads"], p["resampler_depth"]
+    heads, dim, kv, depth = (
+        p["resampler_n_heads"],
+        p["resampler_head_dim"],
+        p["num_key_value_heads"],
+        p["resampler_depth"],
+    )
     inner, joined = t["intermediate_size"], v["hidden_size"]
     return [
         linear("connector.modality_projection.gate_proj", joined, inner),
@@ -223,6 +240,23 @@ def _architecture(model_type: str, stem: str, d: Seeing, *more: str, base: str |
     return Architecture(model_type=model_type, classes=classes, base=base)
 
 
+def _shield(c: Config) -> Model:
+    """ShieldGemma 2 is Gemma 3 as it stands."""
+    seeing = Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model", always_tied=True)
+    model = build(seeing, "ForConditionalGeneration", c)
+    return replace(model, head=None, generates=False)
+
+
+def _colqwen2(c: Config) -> Model:
+    """ColQwen2: Qwen2-VL's trunk and a projection to short vectors."""
+    seeing = Seeing(projector=_nothing, vision="qwen2_vl_vision", text="qwen2_vl_text", flat=True)
+    inner = c.sub("vlm_config", "qwen2_vl", fixed=True)
+    model = build(seeing, "", inner)
+    hidden = model.hidden
+    last = linear("embedding_proj_layer", hidden, c["embedding_dim"], True)
+    return replace(model, root=block("", *model.root.children, last, kind="Model"), generates=False)
+
+
 QWEN_TEXT = Decoder(qkv_bias=True)
 QWEN3_TEXT = Decoder(qkv_bias="attention_bias", o_bias="attention_bias", qk_norm="head")
 
@@ -233,23 +267,57 @@ def _video_llava(c: Config, v: Config, t: Config) -> Sequence[Part]:
 
 ARCHITECTURES = (
     _architecture("llava", "Llava", Seeing(projector=_llava, tie_from_text=True)),
-    _architecture("llava_next", "LlavaNext", Seeing(projector=_newline, tie_from_text=True)),
+    _architecture("llava_next", "LlavaNext", Seeing(projector=_newline)),
     _architecture("llava_next_video", "LlavaNextVideo", Seeing(projector=_newline, tie_from_text=True)),
     _architecture("llava_onevision", "LlavaOnevision", Seeing(projector=_newline, tie_from_text=True)),
     _architecture("vipllava", "VipLlava", Seeing(projector=_vipllava)),
     _architecture("video_llava", "VideoLlava", Seeing(projector=_video_llava, tie_from_text=True)),
-    _architecture("gemma3", "Gemma3", Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model"), "ForSequenceClassification"),
+    _architecture(
+        "gemma3",
+        "Gemma3",
+        Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model"),
+        "ForSequenceClassification",
+    ),
     _architecture("paligemma", "PaliGemma", Seeing(projector=_paligemma)),
-    _architecture("qwen2_vl", "Qwen2VL", Seeing(projector=_nothing, vision="qwen2_vl_vision", text="qwen2_vl_text", flat=True, tie_from_text=True)),
-    _architecture("qwen2_5_vl", "Qwen2_5_VL", Seeing(projector=_nothing, vision="qwen2_5_vl_vision", text="qwen2_5_vl_text", flat=True, tie_from_text=True)),
-    _architecture("qwen3_vl", "Qwen3VL", Seeing(projector=_nothing, vision="qwen3_vl_vision", text="qwen3_vl_text")),
-    _architecture("qwen3_vl_moe", "Qwen3VLMoe", Seeing(projector=_nothing, vision="qwen3_vl_moe_vision", text="qwen3_vl_moe_text")),
-    _architecture("qwen3_5", "Qwen3_5", Seeing(projector=_nothing, vision="qwen3_5_vision", text="qwen3_5_text"), "ForSequenceClassification"),
-    _architecture("qwen3_5_moe", "Qwen3_5Moe", Seeing(projector=_nothing, vision="qwen3_5_moe_vision", text="qwen3_5_moe_text")),
-    _architecture("glm4v", "Glm4v", Seeing(projector=_nothing, vision="glm4v_vision", text="glm4v_text", tie_from_text=True)),
+    _architecture(
+        "qwen2_vl",
+        "Qwen2VL",
+        Seeing(projector=_nothing, vision="qwen2_vl_vision", text="qwen2_vl_text", flat=True, tie_from_text=True),
+    ),
+    _architecture(
+        "qwen2_5_vl",
+        "Qwen2_5_VL",
+        Seeing(
+            projector=_nothing, vision="qwen2_5_vl_vision", text="qwen2_5_vl_text", flat=True, tie_from_text=True
+        ),
+    ),
+    _architecture(
+        "qwen3_vl", "Qwen3VL", Seeing(projector=_nothing, vision="qwen3_vl_vision", text="qwen3_vl_text")
+    ),
+    _architecture(
+        "qwen3_vl_moe",
+        "Qwen3VLMoe",
+        Seeing(projector=_nothing, vision="qwen3_vl_moe_vision", text="qwen3_vl_moe_text"),
+    ),
+    _architecture(
+        "qwen3_5",
+        "Qwen3_5",
+        Seeing(projector=_nothing, vision="qwen3_5_vision", text="qwen3_5_text"),
+        "ForSequenceClassification",
+    ),
+    _architecture(
+        "qwen3_5_moe",
+        "Qwen3_5Moe",
+        Seeing(projector=_nothing, vision="qwen3_5_moe_vision", text="qwen3_5_moe_text"),
+    ),
+    _architecture(
+        "glm4v", "Glm4v", Seeing(projector=_nothing, vision="glm4v_vision", text="glm4v_text", tie_from_text=True)
+    ),
     _architecture("glm46v", "Glm46V", Seeing(projector=_nothing)),
     _architecture("glmga", "Glm46V", Seeing(projector=_nothing)),
-    _architecture("glm4v_moe", "Glm4vMoe", Seeing(projector=_nothing, vision="glm4v_moe_vision", text="glm4v_moe_text")),
+    _architecture(
+        "glm4v_moe", "Glm4vMoe", Seeing(projector=_nothing, vision="glm4v_moe_vision", text="glm4v_moe_text")
+    ),
     _architecture("internvl", "InternVL", Seeing(projector=_internvl)),
     _architecture("mistral3", "Mistral3", Seeing(projector=_mistral3)),
     _architecture("lighton_ocr", "LightOnOcr", Seeing(projector=_lighton)),
@@ -259,7 +327,18 @@ ARCHITECTURES = (
     _architecture("idefics3", "Idefics3", Seeing(projector=_idefics3, vision="idefics3_vision")),
     _architecture("smolvlm", "SmolVLM", Seeing(projector=_idefics3, vision="smolvlm_vision")),
     _architecture("lfm2_vl", "Lfm2Vl", Seeing(projector=_lfm2)),
-    _architecture("llama4", "Llama4", Seeing(projector=_llama4, vision="llama4_vision_model", text="llama4_text"), base="Llama4ForConditionalGeneration"),
+    _architecture(
+        "llama4",
+        "Llama4",
+        Seeing(projector=_llama4, vision="llama4_vision_model", text="llama4_text", tie_of_text=True),
+        base="Llama4ForConditionalGeneration",
+    ),
+    Architecture(
+        model_type="shieldgemma2",
+        classes={"ShieldGemma2ForImageClassification": _shield, "Gemma3ForConditionalGeneration": _shield},
+        base="ShieldGemma2ForImageClassification",
+    ),
+    Architecture(model_type="colqwen2", classes={"ColQwen2ForRetrieval": _colqwen2}, base="ColQwen2ForRetrieval"),
     decoder("qwen2_vl_text", "Qwen2VLText", QWEN_TEXT, has=(), sliding=windowed, activations="qwen2"),
     decoder("qwen2_5_vl_text", "Qwen2_5_VLText", QWEN_TEXT, has=(), sliding=windowed, activations="qwen2"),
     decoder("qwen3_vl_text", "Qwen3VLText", QWEN3_TEXT, has=(), activations="qwen3"),

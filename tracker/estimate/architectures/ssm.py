@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
-from tracker.estimate.blocks import gated, gqa, layer_types, mixture, routed, router
+from tracker.estimate.blocks import gated, gqa, layer_types, mixture, mla, routed, router, shared_mlp
 from tracker.estimate.decoder import HEADS, LLAMA, LM, Decoder, attention, decoder, heads_of, output_layer
 from tracker.estimate.model import Architecture, Model
 from tracker.estimate.reader import Config, ConfigError, every, within
@@ -69,6 +68,7 @@ def mamba2(
     groups: int,
     *,
     bias: bool = False,
+    out_bias: bool | None = None,
     conv_bias: bool = True,
     gated_norm: bool = True,
     times: int = 1,
@@ -84,7 +84,7 @@ def mamba2(
         conv("conv1d", wide, wide, kernel, groups=wide, bias=conv_bias),
         linear("in_proj", hidden, inner + wide + heads, bias),
         norm("norm", inner) if gated_norm else None,
-        linear("out_proj", inner, hidden, bias),
+        linear("out_proj", inner, hidden, bias if out_bias is None else out_bias),
         times=times,
         kind="Mamba",
         cache=Cache(state=wide * kernel + heads * dim * state),
@@ -98,7 +98,11 @@ def mamba2(
 
 def _mamba1_of(c: Config, times: int) -> Node:
     hidden = c["hidden_size"]
-    inner = c["expand"] * hidden if c.model_type == "mamba" or not c.given("intermediate_size") else c["intermediate_size"]
+    inner = (
+        c["expand"] * hidden
+        if c.model_type == "mamba" or not c.given("intermediate_size")
+        else c["intermediate_size"]
+    )
     return mamba1(
         hidden,
         inner,
@@ -138,7 +142,14 @@ def _pure(mixer: Callable[[Config, int], Node], causal: bool, c: Config) -> Mode
     backbone = block(
         "backbone",
         embedding("embeddings", c["vocab_size"], hidden),
-        block("layers.*", mixer(c, total), norm("norm", hidden, times=total), kind="Layers", width=hidden, formula="mamba"),
+        block(
+            "layers.*",
+            mixer(c, total),
+            norm("norm", hidden, times=total),
+            kind="Layers",
+            width=hidden,
+            formula="mamba",
+        ),
         norm("norm_f", hidden),
         width=hidden,
     )
@@ -189,12 +200,16 @@ def _jamba_feed(d: Decoder, c: Config) -> Sequence[Part]:
     total, hidden, inner = c["num_hidden_layers"], c["hidden_size"], c["intermediate_size"]
     n, k = c["num_experts"], c["num_experts_per_tok"]
     sparse = every(total, c["expert_layer_period"], c.whole("expert_layer_offset", minimum=0)) if n > 1 else 0
-    mixed = mixture(hidden, router(hidden, n, "router"), routed(n, k, hidden, inner), times=sparse, width=inner, used=k)
+    mixed = mixture(
+        hidden, router(hidden, n, "router"), routed(n, k, hidden, inner), times=sparse, width=inner, used=k
+    )
     dense = gated(hidden, inner, name="feed_forward", times=total - sparse)
     return [dense if sparse < total else None, mixed if sparse else None]
 
 
-def mamba_block(c: Config, times: int, *, inner: int | None = None, gated_norm: bool = True) -> Node:
+def mamba_block(
+    c: Config, times: int, *, inner: int | None = None, gated_norm: bool = True, out_bias: bool | None = None
+) -> Node:
     """Mamba 2 under the ``mamba_*`` keys of Bamba and Granite."""
     hidden = c["hidden_size"]
     inner = inner or c["mamba_expand"] * hidden
@@ -212,6 +227,7 @@ def mamba_block(c: Config, times: int, *, inner: int | None = None, gated_norm: 
         dim,
         c["mamba_n_groups"],
         bias=c.flag("mamba_proj_bias"),
+        out_bias=out_bias,
         conv_bias=c.flag("mamba_conv_bias"),
         gated_norm=gated_norm,
         times=times,
@@ -228,22 +244,6 @@ def _granite_mixers(d: Decoder, c: Config) -> Sequence[Part]:
     total = c["num_hidden_layers"]
     full = counted(c, "layer_types", FULL) or 0
     return [attention(d, c, times=full) if full else None, mamba_block(c, total - full) if full < total else None]
-
-
-def shared_mlp(c: Config, times: int) -> Part:
-    """Granite's shared feed-forward: gate and up in one matrix."""
-    hidden, inner = c["hidden_size"], c.whole("shared_intermediate_size", minimum=0)
-    if not inner:
-        return None
-    return block(
-        "shared_mlp",
-        linear("input_linear", hidden, 2 * inner),
-        linear("output_linear", inner, hidden),
-        times=times,
-        kind="MLP",
-        dims=Dims(hidden=hidden, ffn=inner),
-        width=hidden,
-    )
 
 
 def _granite_feed(d: Decoder, c: Config) -> Sequence[Part]:
@@ -272,7 +272,9 @@ def _falcon_h1(d: Decoder, c: Config) -> Sequence[Part]:
     inner = c.maybe("mamba_d_ssm") or c["mamba_expand"] * c["hidden_size"]
     return [
         attention(d, c, times=total),
-        mamba_block(c, total, inner=inner, gated_norm=c.flag("mamba_rms_norm")),
+        mamba_block(
+            c, total, inner=inner, gated_norm=c.flag("mamba_rms_norm"), out_bias=c.flag("projectors_bias")
+        ),
     ]
 
 
@@ -405,7 +407,7 @@ def _nemotron(head: str, c: Config) -> Model:
         raise ConfigError("layers_block_type names a kind that is not known")
     hidden, total = c["hidden_size"], len(kinds)
     heads, kv, dim = heads_of(c), c.maybe("num_key_value_heads", minimum=1) or heads_of(c), c["head_dim"]
-    bias, mlp_bias = c.flag("attention_bias"), c.flag("mlp_bias")
+    mlp_bias = c.flag("mlp_bias")
     inner = c["mamba_num_heads"] * c["mamba_head_dim"]
     used = {kind: sum(k == kind for k in kinds) for kind in known}
     if c.maybe("moe_latent_size"):
@@ -424,7 +426,7 @@ def _nemotron(head: str, c: Config) -> Model:
             times=used["linear_attention"],
             name="mixer",
         ),
-        gqa(hidden, heads, kv, dim, q_bias=bias, k_bias=bias, o_bias=bias, times=used["full_attention"], name="mixer"),
+        gqa(hidden, heads, kv, dim, times=used["full_attention"], name="mixer"),  # whatever attention_bias says
         block(
             "mixer",
             linear("up_proj", hidden, c["intermediate_size"], mlp_bias),
@@ -454,12 +456,14 @@ def _nemotron(head: str, c: Config) -> Model:
                 used=k,
             )
         )
-    is_tied = c.flag("tie_word_embeddings") if head else None
-    last = output_layer(c, hidden, bias=False, is_tied=bool(is_tied)) if head else None
+    is_tied = False if head else None  # the class ties nothing, whatever the config says
+    last = output_layer(c, hidden, bias=False, is_tied=False) if head else None
     trunk = block(
         "model",
         embedding("embeddings", c["vocab_size"], hidden),
-        block("layers.*", *mixers, norm("norm", hidden, times=total), kind="Layers", width=hidden, formula="llama"),
+        block(
+            "layers.*", *mixers, norm("norm", hidden, times=total), kind="Layers", width=hidden, formula="llama"
+        ),
         norm("norm_f", hidden),
         width=hidden,
     )
@@ -515,7 +519,12 @@ def kimi_delta(c: Config, times: int) -> Node:
     if linear_config is not None:
         c = c.sub("linear_attn_config")
         raise ConfigError("linear_attn_config is not counted")
-    hidden, heads, dim, kernel = c["hidden_size"], c["linear_num_heads"], c["linear_head_dim"], c["linear_conv_kernel_dim"]
+    hidden, heads, dim, kernel = (
+        c["hidden_size"],
+        c["linear_num_heads"],
+        c["linear_head_dim"],
+        c["linear_conv_kernel_dim"],
+    )
     width = heads * dim
     return block(
         "self_attn",
@@ -539,12 +548,82 @@ def kimi_delta(c: Config, times: int) -> Node:
 
 
 def _kimi_mixers(d: Decoder, c: Config) -> Sequence[Part]:
-    from tracker.estimate.blocks import mla
-
     total, full = c["num_hidden_layers"], counted(c, "layer_types", FULL)
     if full is None:
         raise ConfigError("layer_types is not given")
     return [mla(c, times=full) if full else None, kimi_delta(c, total - full) if full < total else None]
+
+
+def _olmo_mixers(d: Decoder, c: Config) -> Sequence[Part]:
+    """OLMo Hybrid: three gated DeltaNet layers, then one of attention. Two norms in either."""
+    hidden, total, full = c["hidden_size"], c["num_hidden_layers"], full_layers(c)
+    keys, values, kernel = c["linear_num_key_heads"], c["linear_num_value_heads"], c["linear_conv_kernel_dim"]
+    dim = c["linear_value_head_dim"]
+    key, value = c["linear_key_head_dim"] * keys, dim * values
+    wide = 2 * key + value
+    delta = block(
+        "linear_attn",
+        parameter("A_log", values),
+        parameter("dt_bias", values),
+        linear("q_proj", hidden, key),
+        linear("k_proj", hidden, key),
+        linear("v_proj", hidden, value),
+        linear("a_proj", hidden, values),
+        linear("b_proj", hidden, values),
+        linear("g_proj", hidden, value),
+        linear("o_proj", value, hidden),
+        conv("conv1d", wide, wide, kernel, groups=wide, bias=False),
+        norm("o_norm", dim),
+        times=total - full,
+        kind="LinearAttention",
+        cache=Cache(state=wide * kernel + values * c["linear_key_head_dim"] * dim),
+        dims=Dims(hidden=hidden, query=value, key=key, heads=values),
+        width=hidden,
+    )
+    return [attention(d, c, times=full) if full else None, delta if full < total else None]
+
+
+def _half_width(c: Config) -> int:
+    return c["intermediate_size"] // 2
+
+
+def _griffin_mixers(d: Decoder, c: Config) -> Sequence[Part]:
+    """RecurrentGemma: gated linear recurrences, and local attention every third layer."""
+    hidden, total, heads = c["hidden_size"], c["num_hidden_layers"], heads_of(c)
+    pattern = c.items("block_types")
+    if not pattern or not set(map(str, pattern)) <= {"recurrent", "attention"}:
+        raise ConfigError("block_types names a kind that is not known")
+    full = sum(every(total, len(pattern), i) for i, kind in enumerate(pattern) if kind == "attention")
+    width, kernel, bias = c.maybe("lru_width") or hidden, c["conv1d_width"], c.flag("attention_bias")
+    gate = width // heads
+    recurrent = block(
+        "temporal_block",
+        linear("linear_y", hidden, width, True),
+        linear("linear_x", hidden, width, True),
+        linear("linear_out", width, hidden, True),
+        conv("conv_1d", width, width, kernel, groups=width),
+        parameter("rg_lru.recurrent_param", width),
+        parameter("rg_lru.gate_weight", 2 * heads, gate, gate),
+        parameter("rg_lru.gate_bias", 2 * heads, gate),
+        times=total - full,
+        kind="Recurrent",
+        dims=Dims(hidden=hidden, query=width),
+        width=hidden,
+    )
+    kv, dim = d.kv_heads(c), d.head_dim(c)
+    local = gqa(
+        hidden,
+        heads,
+        kv,
+        dim,
+        q_bias=bias,
+        k_bias=bias,
+        o_bias=True,
+        window=c["attention_window_size"],
+        times=full,
+        name="temporal_block",
+    )
+    return [local if full else None, recurrent if full < total else None]
 
 
 ARCHITECTURES = (
@@ -569,7 +648,14 @@ ARCHITECTURES = (
         attention=_bamba_mixers,
         last_norm="final_layernorm",
     ),
-    decoder("granitemoehybrid", "GraniteMoeHybrid", BIASED, has=LM, attention=_granite_mixers, feed_forward=_granite_feed),
+    decoder(
+        "granitemoehybrid",
+        "GraniteMoeHybrid",
+        BIASED,
+        has=LM,
+        attention=_granite_mixers,
+        feed_forward=_granite_feed,
+    ),
     decoder(
         "falcon_h1",
         "FalconH1",
@@ -642,7 +728,31 @@ ARCHITECTURES = (
     ),
     Architecture(
         model_type="nemotron_h",
-        classes={"NemotronHModel": partial(_nemotron, ""), "NemotronHForCausalLM": partial(_nemotron, "ForCausalLM")},
+        classes={
+            "NemotronHModel": partial(_nemotron, ""),
+            "NemotronHForCausalLM": partial(_nemotron, "ForCausalLM"),
+        },
         base="NemotronHModel",
+    ),
+    decoder(
+        "olmo_hybrid",
+        "OlmoHybrid",
+        BIASED,
+        has=LM,
+        attention=_olmo_mixers,
+        qk_norm="full",
+        activations="olmo2",
+    ),
+    decoder(
+        "recurrent_gemma",
+        "RecurrentGemma",
+        LLAMA,
+        has=LM,
+        attention=_griffin_mixers,
+        ffn=_half_width,
+        mlp_bias=True,
+        last_norm="final_norm",
+        activations="gemma",
+        outer="gemma",
     ),
 )

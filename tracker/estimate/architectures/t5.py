@@ -27,7 +27,10 @@ def _gated(c: Config) -> bool:
     kind = c.text("feed_forward_proj")
     if not kind:
         raise ConfigError("feed_forward_proj is empty")
-    return kind.split("-")[0] == "gated" and len(kind.split("-")) > 1
+    is_gated = kind.split("-")[0] == "gated" and len(kind.split("-")) > 1
+    if c.raw.get("is_gated_act", is_gated) is not is_gated:
+        c.doubt("feed_forward_proj and is_gated_act disagree")
+    return is_gated
 
 
 def _stack(d: T5, c: Config, side: str) -> Node:
@@ -81,7 +84,11 @@ def _build(d: T5, head: str, c: Config) -> Model:
     is_tied: bool | None = None
     if head == "ForConditionalGeneration":
         is_tied = d.tie or c.flag("tie_word_embeddings", default=True)
-        last = tied("lm_head", hidden, vocabulary) if is_tied else linear("lm_head", hidden, vocabulary, adaptable=False)
+        last = (
+            tied("lm_head", hidden, vocabulary)
+            if is_tied
+            else linear("lm_head", hidden, vocabulary, adaptable=False)
+        )
     elif head == "ForSequenceClassification":
         parts.append(
             block(
@@ -109,7 +116,9 @@ def _build(d: T5, head: str, c: Config) -> Model:
 
 
 def _architecture(model_type: str, stem: str, d: T5, has: Sequence[str]) -> Architecture:
-    classes = {f"{stem}Model": partial(_build, d, "")} | {f"{stem}{head}": partial(_build, d, head) for head in has}
+    classes = {f"{stem}Model": partial(_build, d, "")} | {
+        f"{stem}{head}": partial(_build, d, head) for head in has
+    }
     return Architecture(model_type=model_type, classes=classes, base=f"{stem}Model")
 
 

@@ -36,6 +36,7 @@ class Seeing:
         ratio: The feed-forward is ``mlp_ratio`` times the hidden size.
         last_norm: A norm at the end; ``pooler``: a matrix after it.
         head_twice: The classifier reads the class token and the mean of the patches.
+
     """
 
     tokens: int = 1
@@ -71,7 +72,9 @@ def _layers(d: Seeing, c: Config, total: int, hidden: int, inner: int, heads: in
         "layers.*",
         hidden,
         total,
-        self_attention(hidden, heads, QKV, "o_proj", bias=(bias, bias and d.k_bias, bias, True), name="attention", times=total),
+        self_attention(
+            hidden, heads, QKV, "o_proj", bias=(bias, bias and d.k_bias, bias, True), name="attention", times=total
+        ),
         feed,
         norm("layernorm", hidden, True, times=2 * total),
         parameter("layer_scale", hidden, times=2 * total) if scales else None,
@@ -92,7 +95,9 @@ def _trunk(d: Seeing, c: Config, *, masked: bool = False, pooled: bool = False) 
         *(d.extra(c) if d.extra else ()),
         _layers(d, c, total, hidden, inner, c["num_attention_heads"]),
         norm("layernorm", hidden, True) if d.last_norm else None,
-        linear("pooler.dense", hidden, c.maybe("pooler_output_size") or hidden, True) if pooled and d.pooler else None,
+        linear("pooler.dense", hidden, c.maybe("pooler_output_size") or hidden, True)
+        if pooled and d.pooler
+        else None,
         width=hidden,
     )
 
@@ -115,7 +120,11 @@ def _base(d: Seeing, c: Config) -> Model:
 
 def _classify(d: Seeing, c: Config) -> Model:
     hidden, labels = c["hidden_size"], c.labels()
-    last = linear("classifier", hidden * (2 if d.head_twice else 1), labels, True, adaptable=False) if labels else None
+    last = (
+        linear("classifier", hidden * (2 if d.head_twice else 1), labels, True, adaptable=False)
+        if labels
+        else None
+    )
     return _model(c, block("", _trunk(d, c), last, kind="Model"), last)
 
 
@@ -123,7 +132,10 @@ def _with_teacher(d: Seeing, c: Config) -> Model:
     hidden, labels = c["hidden_size"], c.labels()
     if not labels:
         raise ConfigError("no labels")
-    parts = [linear("cls_classifier", hidden, labels, True), linear("distillation_classifier", hidden, labels, True)]
+    parts = [
+        linear("cls_classifier", hidden, labels, True),
+        linear("distillation_classifier", hidden, labels, True),
+    ]
     return _model(c, block("", _trunk(d, c), *parts, kind="Model"))
 
 
@@ -160,7 +172,9 @@ def _beit_extras(c: Config) -> Sequence[Part]:
         if c.flag("use_absolute_position_embeddings")
         else None,
         parameter("relative_position_bias", table, heads) if c.flag("use_shared_relative_position_bias") else None,
-        parameter("relative_position_bias", table, heads, times=total) if c.flag("use_relative_position_bias") else None,
+        parameter("relative_position_bias", table, heads, times=total)
+        if c.flag("use_relative_position_bias")
+        else None,
         norm("pooler.layernorm", hidden, True),  # after the mean of the patches, or at the end of the layers
     ]
 
@@ -178,7 +192,9 @@ def _dino_mask(c: Config) -> Sequence[Part]:
 
 
 DINOV2 = Seeing(scale="layerscale_value", ratio=True, head_twice=True, extra=_dino_mask)
-REGISTERS = Seeing(scale="layerscale_value", ratio=True, head_twice=True, extra=_dino_mask, registers="num_register_tokens")
+REGISTERS = Seeing(
+    scale="layerscale_value", ratio=True, head_twice=True, extra=_dino_mask, registers="num_register_tokens"
+)
 
 
 def _dinov3(c: Config) -> Model:
@@ -201,7 +217,9 @@ def _dinov3(c: Config) -> Model:
             "layer.*",
             hidden,
             total,
-            self_attention(hidden, c["num_attention_heads"], QKV, "o_proj", bias=bias, name="attention", times=total),
+            self_attention(
+                hidden, c["num_attention_heads"], QKV, "o_proj", bias=bias, name="attention", times=total
+            ),
             feed,
             norm("norm", hidden, True, times=2 * total),
             parameter("layer_scale", hidden, times=2 * total),
@@ -212,12 +230,38 @@ def _dinov3(c: Config) -> Model:
     return _model(c, root)
 
 
+def _vivit(classify: bool, c: Config) -> Model:
+    """ViViT: a ViT over tubes of a clip."""
+    hidden, total = c["hidden_size"], c["num_hidden_layers"]
+    tube = c.ints("tubelet_size", minimum=1)
+    if len(tube) != 3:
+        raise ConfigError("tubelet_size is not a list of three")
+    high, wide = c.pair("image_size")
+    tokens = (c["num_frames"] // tube[0]) * (high // tube[1]) * (wide // tube[2])
+    body = block(
+        "vivit",
+        parameter("embeddings.cls_token", hidden),
+        parameter("embeddings.position_embeddings", tokens + 1, hidden),
+        conv("embeddings.patch_embeddings.projection", c["num_channels"], hidden, *tube),
+        _layers(MAE, c, total, hidden, c["intermediate_size"], c["num_attention_heads"]),
+        norm("layernorm", hidden, True),
+        None if classify else linear("pooler.dense", hidden, c.maybe("pooler_output_size") or hidden, True),
+        width=hidden,
+    )
+    labels = c.labels()
+    last = linear("classifier", hidden, labels, True, adaptable=False) if classify and labels else None
+    return _model(c, block("", body, last, kind="Model"), last, context=tokens + 1)
+
+
 # --- two towers ------------------------------------------------------------------------------------------
 
 
 def _clip(c: Config) -> Model:
     """CLIP: both towers, their projections, one scale."""
-    text, vision = c.sub("text_config", "clip_text_model", fixed=True), c.sub("vision_config", "clip_vision_model", fixed=True)
+    text, vision = (
+        c.sub("text_config", "clip_text_model", fixed=True),
+        c.sub("vision_config", "clip_vision_model", fixed=True),
+    )
     out = c["projection_dim"]
     root = block(
         "",
@@ -285,7 +329,9 @@ def _siglip_classes(key: str, c: Config) -> Model:
     return _tower_classes(key, c)
 
 
-def _vit(model_type: str, stem: str, d: Seeing, more: Mapping[str, Callable[[Seeing, Config], Model]]) -> Architecture:
+def _vit(
+    model_type: str, stem: str, d: Seeing, more: Mapping[str, Callable[[Seeing, Config], Model]]
+) -> Architecture:
     classes: dict[str, Builder] = {f"{stem}Model": partial(_base, d)}
     classes |= {f"{stem}{name}": partial(make, d) for name, make in more.items()}
     return Architecture(model_type=model_type, classes=classes, base=f"{stem}Model")
@@ -300,15 +346,31 @@ ARCHITECTURES = (
     _vit("vit", "ViT", VIT, {**CLASSIFY, "ForMaskedImageModeling": _masked_image}),
     _vit("vit_msn", "ViTMSN", MAE, CLASSIFY),
     _vit("vit_mae", "ViTMAE", MAE, {"ForPreTraining": _mae_pretraining}),
-    _vit("deit", "DeiT", DEIT, {**CLASSIFY, "ForImageClassificationWithTeacher": _with_teacher, "ForMaskedImageModeling": _masked_image}),
+    _vit(
+        "deit",
+        "DeiT",
+        DEIT,
+        {**CLASSIFY, "ForImageClassificationWithTeacher": _with_teacher, "ForMaskedImageModeling": _masked_image},
+    ),
     _vit("ijepa", "IJepa", Seeing(tokens=0, placed=0, pooler=False), CLASSIFY),
     _vit("beit", "Beit", BEIT, CLASSIFY),
     _vit("dinov2", "Dinov2", DINOV2, CLASSIFY),
     _vit("dinov2_with_registers", "Dinov2WithRegisters", REGISTERS, {**CLASSIFY, "Backbone": _base}),
     _only("dinov3_vit", "DINOv3ViTModel", _dinov3, DINOv3ViTBackbone=_dinov3),
+    _only("vivit", "VivitModel", partial(_vivit, False), VivitForVideoClassification=partial(_vivit, True)),
     _only("clip", "CLIPModel", _clip, CLIPForImageClassification=partial(_tower_classes, "clip_vision_model")),
-    _only("siglip", "SiglipModel", _siglip, SiglipForImageClassification=partial(_siglip_classes, "siglip_vision_model")),
-    _only("siglip2", "Siglip2Model", _siglip, Siglip2ForImageClassification=partial(_siglip_classes, "siglip2_vision_model")),
+    _only(
+        "siglip",
+        "SiglipModel",
+        _siglip,
+        SiglipForImageClassification=partial(_siglip_classes, "siglip_vision_model"),
+    ),
+    _only(
+        "siglip2",
+        "Siglip2Model",
+        _siglip,
+        Siglip2ForImageClassification=partial(_siglip_classes, "siglip2_vision_model"),
+    ),
     _only("clip_vision_model", "CLIPVisionModel", _tower_model),
     _only("siglip_vision_model", "SiglipVisionModel", _tower_model),
     _only("siglip2_vision_model", "Siglip2VisionModel", _tower_model),

@@ -1,0 +1,1 @@
+"""Telling subscribers: what goes into a message (pure), and the ways to send one."""
