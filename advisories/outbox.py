@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from storage.model import Advisory, AdvisoryEvent, OutboxItem, RepoRef, Severity
 
@@ -13,14 +13,22 @@ def announcements(
 ) -> tuple[OutboxItem, ...]:
     """One item an event; `info` is kept in history and feeds but never sent.
 
-    The key holds the advisory, what happened and where, so that landing a revision again adds nothing.
+    The payload has what filters ask for. The key is unique by content, so that landing a revision again adds
+    nothing: it holds the advisory, what happened, and the commit; a state of the repo has no commit and may
+    come and go many times, so there it holds the moment.
     """
     return tuple(
         OutboxItem(
-            key=f"{event.advisory_id}:{event.action}:{event.sha or 'state'}",
+            key=f"{event.advisory_id}:{event.action}:{event.sha or now.astimezone(UTC).isoformat()}",
             kind=f"advisory.{event.action}",
             repo=repo,
-            payload={"advisory": event.advisory_id, "action": str(event.action), "sha": event.sha},
+            payload={
+                "advisory": event.advisory_id,
+                "action": str(event.action),
+                "sha": event.sha,
+                "class": advisories[event.advisory_id].cls,
+                "severity": advisories[event.advisory_id].severity.label,
+            },
             created_at=now,
         )
         for event in events

@@ -97,14 +97,10 @@ def judged(history: Replay, examiner: Examiner) -> Iterator[Line]:
             before, after, known_authors=frozenset(authors), position=position, had_model=had_model
         )
         filled = {path for ours, path in history.filled if ours == sha}
-        touched = filled | {
-            path for path in stand_ins if _key(before, path) != _key(after, path)
-        }
+        touched = filled | {path for path in stand_ins if _key(before, path) != _key(after, path)}
         for finding in seen.findings:
             if finding.change.path not in touched:
-                yield Line(
-                    history=history.name, commit=commit, title=after.revision.title, finding=finding
-                )
+                yield Line(history=history.name, commit=commit, title=after.revision.title, finding=finding)
         stand_ins = {path for path in stand_ins | filled if path in after.manifest.files} - (touched - filled)
         authors.add(after.revision.author)
         had_model = had_model or has_model(after)

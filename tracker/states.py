@@ -5,7 +5,7 @@ Each is told once, when it begins, and closed when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,8 +15,11 @@ from advisories.states import end_state, open_state
 from storage import advisories as stored_advisories
 from storage import history, outbox, watches
 from storage.database import Database
-from storage.model import Change, Head, RepoState, Watch
+from storage.model import Advisory, AdvisoryEvent, Change, Head, RepoState, Watch
 from tracker.hub.interface import Upstream
+
+
+OnChanged = Callable[[Iterable[Advisory], Iterable[AdvisoryEvent]], None]
 
 
 @dataclass(slots=True)
@@ -32,6 +35,7 @@ class StateKeeper:
     clock: Callable[[], datetime]
     gone_after: int
     gone_within: timedelta
+    on_changed: OnChanged = lambda _advisories, _events: None
 
     def observe(self, watch: Watch, head: Head) -> Watch:
         """Take in an answer; returns the watch as it now stands (and is kept)."""
@@ -98,6 +102,7 @@ class StateKeeper:
             if taken_over:
                 history.rewind(tx, after.repo, None)
             watches.save(tx, after)
+        self.on_changed(changed.values(), events)
 
     def _begun(self, before: Watch, after: Watch, now: datetime, *, taken_over: bool) -> Iterator[Change]:
         name = after.repo.id

@@ -111,7 +111,7 @@ class Names:
     def _named(self, name: str, revision: str | None, sentence: bool) -> Spec | None:
         form = "@" if revision else None
         if "/" not in name:
-            owner = SENTENCE_TRANSFORMERS if sentence and name not in LEGACY else LEGACY.get(name)
+            owner = LEGACY.get(name) or (SENTENCE_TRANSFORMERS if sentence and "-" in name else None)
             if owner is None or not self._plausible(f"{owner}/{name}") or self.exists(name):
                 return None
             return Spec(repo=f"{owner}/{name}", revision=revision, form=form)
@@ -136,7 +136,7 @@ class Names:
             or owner in _NOT_OWNERS
             or _PLACEHOLDER.fullmatch(owner)
             or (owner == "openai" and _OPENAI_SERVICE.match(short))
-            or _FILE_ENDINGS.search(short, max(0, len(short) - 12)) and _FILE_ENDINGS.fullmatch(_ending(short))
+            or _FILE_ENDINGS.fullmatch(_ending(short))
         )
 
     def _hf_path(self, rest: str, form: str) -> Spec | None:

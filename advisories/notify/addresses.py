@@ -19,7 +19,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _RESOLVERS = ThreadPoolExecutor(16, thread_name_prefix="resolve")
 # Answered inside clouds although the address looks public.
 _METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
-_NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _HELP = "use --allow-private for a receiver inside your own network"
 
 
@@ -29,7 +29,7 @@ def is_public(address: Address) -> bool:
         inner = _wrapped(address)
         if inner is not None:
             return is_public(inner)
-        if any(address in network for network in _NAT64):
+        if address in _NAT64:
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return (
         address.is_global

@@ -49,9 +49,7 @@ class Webhook:
         url = _parse(target.url)
         try:
             reveal(target.secret)
-            addresses.judge(
-                url.host, addresses.resolve(url.host, _port(url)), allow_private=target.allow_private
-            )
+            addresses.judge(url.host, addresses.resolve(url.host, _port(url)), allow_private=target.allow_private)
         except CannotSend as error:
             if "no address" in error.message:
                 return  # it may have one by the time there is something to send

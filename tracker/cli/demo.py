@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from rich.markup import escape
 
 from storage import schema, watches
 from storage.database import Database
-from storage.model import AdvisoryAction, Landing, RepoRef, Severity
+from storage.model import Advisory, AdvisoryAction, AdvisoryEvent, Landing, RepoRef, Severity
 from tracker.cli.context import console, now, printable
 from tracker.cli.tables import severity_text
 from tracker.daemon import Services, assemble, running
@@ -45,6 +45,7 @@ def demo(once: bool, port: int | None) -> None:
         printer = _Printer()
         with assemble(settings, database) as services:
             services.worker.on_landed = printer.landed
+            services.worker.states.on_changed = printer.changed
             _watch(database, names, every=None if once else timedelta(seconds=2))
             if once:
                 _run_through(services, scenario, names)
@@ -125,17 +126,25 @@ class _Printer:
             self._out.print(
                 f"  {landing.repo.id} {revision.sha[:7]} {escape(revision.author)}: {title}", style="dim"
             )
-            summaries = {advisory.id: advisory for advisory in landing.advisories}
-            for event in landing.events:
-                advisory = summaries[event.advisory_id]
-                opened = event.action in {AdvisoryAction.OPENED, AdvisoryAction.REINTRODUCED}
-                self._opened += opened
-                self._closed += not opened
-                if advisory.severity is Severity.INFO:
-                    continue
-                what = escape(printable(advisory.findings[0].finding.change.summary, 110))
-                mark = severity_text(advisory.severity.label) if opened else f"{event.action:<8}"
-                self._out.print(f"    {advisory.id}  {mark} {what}", soft_wrap=True)
+            self._tell(landing.advisories, landing.events)
+
+    def changed(self, advisories: Iterable[Advisory], events: Iterable[AdvisoryEvent]) -> None:
+        """Print what a new state of a repo did."""
+        with self._lock:
+            self._tell(advisories, events)
+
+    def _tell(self, advisories: Iterable[Advisory], events: Iterable[AdvisoryEvent]) -> None:
+        known = {advisory.id: advisory for advisory in advisories}
+        for event in events:
+            advisory = known[event.advisory_id]
+            opened = event.action in {AdvisoryAction.OPENED, AdvisoryAction.REINTRODUCED}
+            self._opened += opened
+            self._closed += not opened
+            if advisory.severity is Severity.INFO:
+                continue
+            what = escape(printable(advisory.findings[0].finding.change.summary, 110))
+            mark = severity_text(advisory.severity.label) if opened else f"{event.action:<8}"
+            self._out.print(f"    {advisory.id}  {mark} {what}", soft_wrap=True)
 
     def sum_up(self) -> None:
         """Print the totals and what to do next."""

@@ -23,6 +23,7 @@ VERSION = "2026.11"
 BYTES_PER_PARAMETER = 19.2  # 1.2 x 16: weights, gradients, two moments, and a fifth for copies
 BYTES_PER_ELEMENT = 2.25
 RANK = 16
+LARGEST_FIGURE = 2**63 - 1
 SHOWN = 4096  # nodes listed; a larger stack is cut, with a remark
 GATED = frozenset({"silu", "swish", "swiglu", "geglu", "reglu", "glu"})
 GATED_TYPES = frozenset({"modernbert", "gemma", "gemma2", "gemma3", "gemma3_text", "gte", "eurobert"})
@@ -158,6 +159,12 @@ def findings(s: Shape, config: Mapping[str, Json]) -> list[Finding]:
     return found + config_findings(config)
 
 
+def _nothing(checkpoint: Checkpoint | None) -> dict[str, Json]:
+    """The body where nothing could be counted."""
+    none = {"total": None, "embedding": None, "head": None, "active": None}
+    return {**compare(None, checkpoint), "parameters": none, "findings": []}
+
+
 class ClassicEstimator:
     """The reference method as an `Estimator`."""
 
@@ -171,9 +178,14 @@ class ClassicEstimator:
         options = options or EstimateOptions()
         try:
             shape = read_shape(config)
+            body = _body(shape, config, checkpoint, options)
+            if (
+                body["memory"]["full_finetune_bytes"] > LARGEST_FIGURE
+                or body["memory"]["kv_cache_bytes"] > LARGEST_FIGURE
+            ):
+                raise ConfigError("the sizes multiply to more memory than there is")  # noqa: TRY301
         except ConfigError as error:
-            return self._result(config, EstimateStatus.UNSUPPORTED, str(error), compare(None, checkpoint))
-        body = _body(shape, config, checkpoint, options)
+            return self._result(config, EstimateStatus.UNSUPPORTED, str(error), _nothing(checkpoint))
         return self._result(config, EstimateStatus.PARTIAL, "the reference method counts every model alike", body)
 
     def _result(self, config: Json, status: EstimateStatus, reason: str, body: Mapping[str, Json]) -> Estimate:

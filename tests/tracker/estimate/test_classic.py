@@ -41,7 +41,10 @@ def test_every_figure_of_the_reference_pages(corpus: Path) -> None:
             [card[key] for key in keys] for card in page["cards"]
         ]
         assert [card["name"] for card in body["cards"]] == [card["card"] for card in page["cards"]]
-        assert next(card["name"] for card in body["cards"] if card["full_finetune_batch"]) == page["smallest_card_full"]
+        assert (
+            next(card["name"] for card in body["cards"] if card["full_finetune_batch"])
+            == page["smallest_card_full"]
+        )
         assert [(row["name"], row["type"]) for row in body["structure"]] == [
             (row["name"], row["type"]) for row in page["structure"]
         ]

@@ -58,9 +58,7 @@ def configs(corpus: Path) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.corpus
-def test_step_peaks_are_within_five_percent(
-    corpus: Path, configs: dict[str, tuple[str, dict[str, Any]]]
-) -> None:
+def test_step_peaks_are_within_five_percent(corpus: Path, configs: dict[str, tuple[str, dict[str, Any]]]) -> None:
     rows = reference(corpus, "step-peaks.jsonl")
     for row in rows:
         cls, config = configs[row["name"]]
@@ -69,17 +67,13 @@ def test_step_peaks_are_within_five_percent(
         # BERT and T5 were simulated with their dropout on, by kernels that keep scores and masks
         dropout = config["model_type"] in ("bert", "t5")
         mode = "lora" if row["lora"] else row["mode"]
-        step = training(
-            model, sums, row["S"], mode, adapters=adapters, checkpointing=row["gc"], scores=dropout
-        )
+        step = training(model, sums, row["S"], mode, adapters=adapters, checkpointing=row["gc"], scores=dropout)
         assert step.peak(row["B"]) == pytest.approx(row["peak"], rel=0.05), row["name"]
     assert len(rows) >= 19
 
 
 @pytest.mark.corpus
-def test_kept_bytes_are_what_autograd_keeps(
-    corpus: Path, configs: dict[str, tuple[str, dict[str, Any]]]
-) -> None:
+def test_kept_bytes_are_what_autograd_keeps(corpus: Path, configs: dict[str, tuple[str, dict[str, Any]]]) -> None:
     exact = {"meta-llama/Llama-3.1-8B", "Qwen/Qwen3-8B", "google/gemma-2b", "microsoft/phi-2", "facebook/opt-1.3b"}
     exact |= {"openai-community/gpt2", "google-bert/bert-base-uncased", "mistralai/Mixtral-8x7B-v0.1"}
     compared = 0

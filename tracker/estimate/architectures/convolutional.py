@@ -198,7 +198,8 @@ def _swin(second: bool, head: str, c: Config) -> Model:
                 norm(f"encoder.layers.{i}.downsample.norm", (2 if second else 4) * width, True),
             ]
             width *= 2
-    parts.append(norm("layernorm", width, True))
+    if not (second and head == "Backbone"):
+        parts.append(norm("layernorm", width, True))
     if head == "Backbone":
         parts += _output_norms(second, c, len(depths))
     body = block("swin", *parts, width=width)

@@ -335,6 +335,8 @@ MPT = replace(
     activations="gpt_neox",
     outer="gpt2",
 )
+
+
 def _ctrl(d: Decoder, c: Config) -> Sequence[Part]:
     """Square matrices, whatever the heads: sizes that do not divide are not counted."""
     if c["hidden_size"] % heads_of(c):

@@ -243,8 +243,15 @@ def _architecture(model_type: str, stem: str, d: Seeing, *more: str, base: str |
 def _shield(c: Config) -> Model:
     """ShieldGemma 2 is Gemma 3 as it stands."""
     seeing = Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model", always_tied=True)
-    model = build(seeing, "ForConditionalGeneration", c)
-    return replace(model, head=None, generates=False)
+    return build(seeing, "ForConditionalGeneration", c)
+
+
+def _shield_classifier(c: Config) -> Model:
+    """Its classifier hides the language model, so that PEFT takes the output layer for one more matrix."""
+    model = _shield(c)
+    trunk, last = model.root.children
+    root = block("", trunk, replace(last, adaptable=True), kind="Model")
+    return replace(model, root=root, head=None, generates=False)
 
 
 def _colqwen2(c: Config) -> Model:
@@ -335,7 +342,10 @@ ARCHITECTURES = (
     ),
     Architecture(
         model_type="shieldgemma2",
-        classes={"ShieldGemma2ForImageClassification": _shield, "Gemma3ForConditionalGeneration": _shield},
+        classes={
+            "ShieldGemma2ForImageClassification": _shield_classifier,
+            "Gemma3ForConditionalGeneration": _shield,
+        },
         base="ShieldGemma2ForImageClassification",
     ),
     Architecture(model_type="colqwen2", classes={"ColQwen2ForRetrieval": _colqwen2}, base="ColQwen2ForRetrieval"),

@@ -1,0 +1,150 @@
+"""Putting a repo or an owner under watch: what the command line and the API share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from storage import watches
+from storage.database import Database, Transaction
+from storage.errors import NotFound, UsageError
+from storage.model import Head, OwnerWatch, RepoRef, RepoState, Watch, valid_owner
+
+INTERVAL = r"[1-9][0-9]{0,5}[smhd]"
+"""How a time span is written: 30m, 6h, 1d."""
+REF = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}"
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Asks(Protocol):
+    """Whoever answers where a ref stands."""
+
+    def head(self, repo: RepoRef, *, ref: str = "main") -> Head:
+        """See `tracker.hub.interface.Upstream`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How a repo is to be followed."""
+
+    ref: str = "main"
+    since: datetime | None = None
+    from_head: bool = False
+    every: timedelta | None = None
+    public: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """A watch, whether it is new, and what a person should know about the repo."""
+
+    watch: Watch
+    new: bool
+    state: RepoState
+    notes: tuple[str, ...] = ()
+
+
+def interval(text: str) -> timedelta:
+    """Read a whole number and a unit, such as 30m, 6h or 1d. Raises UsageError."""
+    text = text.strip()
+    if not re.fullmatch(INTERVAL, text, re.ASCII):
+        raise UsageError(f"{text[:40]!r} is no time span", help="write a number and a unit, such as 30m, 6h or 1d")
+    return timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
+
+
+def interval_text(every: timedelta | None) -> str | None:
+    """The same, written."""
+    if every is None:
+        return None
+    seconds = int(every.total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def add(database: Database, upstream: Asks, repo: RepoRef, wish: Wish, *, now: datetime) -> Added:
+    """Follow a repo. Asks the Hub once whether it is there, nothing if it is followed already; reads no history.
+
+    Raises UsageError or NotFound for what cannot be followed, HubError when the Hub does not answer.
+    """
+    _check(wish)
+    with database.snapshot() as tx:
+        known = watches.get(tx, repo)
+    if known is not None:
+        return Added(watch=known, new=False, state=known.state)
+    head = upstream.head(repo, ref=wish.ref)
+    _refuse(repo, head.state)
+    with database.transaction() as tx:
+        watch = watches.add(
+            tx,
+            repo,
+            ref=wish.ref,
+            since=wish.since,
+            from_head=wish.from_head,
+            every=wish.every,
+            public=wish.public,
+            restricted=head.restricted,
+            now=now,
+        )
+    return Added(watch=watch, new=True, state=head.state, notes=_notes(head))
+
+
+def add_owner(tx: Transaction, owner: str, wish: Wish, *, endpoint: str, now: datetime) -> tuple[OwnerWatch, bool]:
+    """Follow all models of an owner; also says whether that is new. Raises UsageError."""
+    _check(wish)
+    if wish.ref != "main":
+        raise UsageError(
+            "--ref does not go with owner/*", help="watch a repo by name to follow another branch of it"
+        )
+    if not valid_owner(owner):
+        raise UsageError(
+            f"{owner[:100] + '/*'!r} is not a repo id", help="write owner/*, with the owner's name as on the Hub"
+        )
+    known = watches.get_owner(tx, owner, endpoint=endpoint)
+    if known is not None:
+        return known, False
+    added = watches.add_owner(
+        tx,
+        owner,
+        endpoint=endpoint,
+        since=wish.since,
+        from_head=wish.from_head,
+        every=wish.every,
+        public=wish.public,
+        now=now,
+    )
+    return added, True
+
+
+def _check(wish: Wish) -> None:
+    if wish.since and wish.from_head:
+        raise UsageError("--since and --from-head exclude each other", help="give one of them")
+    if not re.fullmatch(REF, wish.ref, re.ASCII) or ".." in wish.ref:
+        raise UsageError(f"{wish.ref[:100]!r} is not a ref", help="give a branch name such as main")
+
+
+def _refuse(repo: RepoRef, state: RepoState) -> None:
+    """A repo that cannot be seen is refused now, with the reason, rather than failing at every poll."""
+    match state:
+        case RepoState.MISSING | RepoState.PRIVATE:
+            raise NotFound(
+                f"{repo.id} does not exist, or is private",
+                help="check the name; for a private repo set HF_TOKEN to a token that may read it",
+            )
+        case RepoState.TOKEN_BAD:
+            raise UsageError("the Hub does not accept the token", help="set HF_TOKEN to a valid one, or unset it")
+
+
+def _notes(head: Head) -> tuple[str, ...]:
+    notes = []
+    if head.state is RepoState.RENAMED:
+        notes.append(f"it answers as {head.canonical} now: better watch that name")
+    if head.gated:
+        notes.append(f"it is gated ({head.gated}): set HF_TOKEN to a token with access")
+    if head.state is RepoState.DISABLED:
+        notes.append("it is disabled by the Hub: nothing can be read now")
+    return tuple(notes)
