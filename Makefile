@@ -19,7 +19,7 @@ run: $(RUN_READY) ## the daemon on the real Hub: make run REPOS="owner/name owne
 	$(BIN)/hubwatch run $(ARGS)
 
 test: $(DEV_READY) ## all tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

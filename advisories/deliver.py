@@ -182,11 +182,12 @@ class Deliverer:
 
     def _send_all(self, subscription_id: str, holder: str) -> None:
         until = time.monotonic() + TURN_SECONDS
-        while True:
+        # First the lease, then a look at what is due: another process may just have sent it.
+        while self._claim(subscription_id, holder):
             with self.database.snapshot() as tx:
-                subscription = subscriptions.get(tx, subscription_id)
+                subscription = subscriptions.require(tx, subscription_id)
                 heads = deliveries.due(tx, subscription_id, self.clock(), _HEADS)
-            if subscription is None or not heads:
+            if not heads:
                 return
             for head in heads:
                 if self._stopping.is_set() or time.monotonic() > until or not self._claim(subscription_id, holder):
@@ -249,7 +250,7 @@ def send(subscription: Subscription, message: Message, schemes: frozenset[str], 
         return notifier_of(subscription.url).send(target, message, now=now)
     except UsageError as error:
         return Answer(delivered=False, error=str(error))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - this is where a third party's failure ends
         # Other people's libraries may put the address into what they raise: only its kind is told.
         return Answer(delivered=False, error=f"sending failed ({type(error).__name__})")
 

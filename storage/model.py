@@ -254,6 +254,23 @@ class TensorFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PickleFile:
+    """What a file that loaders unpickle would import, as its opcodes say; it was never loaded.
+
+    ``container`` is what the first bytes are (``zip``, ``pickle``, ``numpy``, ...). ``imports`` are dotted
+    names, ``dangerous`` those that run commands, reach the network or hide what they import. ``whole`` is
+    False when the bytes that were read end before the pickle does.
+    """
+
+    path: str
+    content_key: str
+    container: str
+    imports: tuple[str, ...] = ()
+    dangerous: tuple[str, ...] = ()
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """A file that could not be read or parsed.
 
@@ -271,8 +288,8 @@ class Gap:
 class Snapshot:
     """A revision, parsed: what the differs, the probes, the estimators and the rules look at.
 
-    ``documents`` and ``tensor_files`` are by path; a path with a gap holds the last readable version,
-    if there was one.
+    ``documents``, ``tensor_files`` and ``pickles`` are by path; a path with a gap holds the last readable
+    version, if there was one.
     """
 
     revision: Revision
@@ -280,6 +297,7 @@ class Snapshot:
     documents: Mapping[str, Document] = field(default_factory=dict)
     tensor_files: Mapping[str, TensorFile] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
+    pickles: Mapping[str, PickleFile] = field(default_factory=dict)
 
     def by_kind(self, *kinds: DocumentKind) -> list[Document]:
         """The documents of these kinds, by path."""

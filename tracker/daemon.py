@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from advisories.deliver import Deliverer
 from storage.database import Database
 from tracker.dispatch.threads import ThreadDispatcher
 from tracker.estimate.exact import ESTIMATOR
@@ -111,7 +112,12 @@ def running(services: Services, roles: tuple[str, ...] = ROLES) -> Iterator[str]
     """The daemon's parts at work for as long as the block runs; gives the address of the pages."""
     settings = services.settings
     dispatcher = ThreadDispatcher(services.worker.check, threads=settings.poll.threads)
-    scheduler = Scheduler(services.database, dispatcher, lambda: services.owners.look(only_due=True), clock)
+    deliverer = Deliverer(
+        services.database, clock, schemes=frozenset(settings.notify.schemes), threads=settings.notify.threads
+    )
+    scheduler = Scheduler(
+        services.database, dispatcher, lambda: services.owners.look(only_due=True), clock, deliver=deliverer.tick
+    )
     with _web(services) if "web" in roles else _no_web() as url:
         if "scheduler" in roles:
             scheduler.start()
@@ -120,6 +126,8 @@ def running(services: Services, roles: tuple[str, ...] = ROLES) -> Iterator[str]
         finally:
             scheduler.stop()
             services.stop()
+            if not deliverer.stop(GRACE_SECONDS):
+                log.warning("abandoned a message under way; it is sent again, under the same id")
             if not dispatcher.drain(GRACE_SECONDS):
                 log.warning("abandoned what still ran; the next start takes it up")
 

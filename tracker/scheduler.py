@@ -35,6 +35,7 @@ class Scheduler:
     dispatcher: Dispatcher
     look_for_new_repos: Callable[[], object]
     clock: Callable[[], datetime]
+    deliver: Callable[[], object] = lambda: None
     tick_every: timedelta = TICK
     _scheduler: BackgroundScheduler = field(init=False, repr=False)
 
@@ -57,6 +58,9 @@ class Scheduler:
             seconds=max(60, seconds),
             id="owners",
             next_run_time=now,
+        )
+        self._scheduler.add_job(
+            self._guard(self.deliver), "interval", seconds=seconds, id="deliver", next_run_time=now
         )
         self._scheduler.start()
 

@@ -20,6 +20,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from advisories.notify.interface import CHAT_SCHEMES
 from storage.errors import UsageError
 from storage.model import DEFAULT_IDENTITY
 from tracker.spans import parse_span
@@ -72,6 +73,15 @@ class PollSettings(BaseModel):
     gone_within: Span = Field(default=timedelta(0), description="and over at least this long")
 
 
+class NotifySettings(BaseModel):
+    """How subscribers are told. ``schemes`` are the apprise schemes that may be used."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    schemes: tuple[str, ...] = CHAT_SCHEMES
+    threads: int = Field(default=16, ge=1, le=256, description="how many subscriptions are sent to at once")
+
+
 class Settings(BaseSettings):
     """Everything that can be set."""
 
@@ -91,6 +101,7 @@ class Settings(BaseSettings):
     )
     hub: HubSettings = HubSettings()
     poll: PollSettings = PollSettings()
+    notify: NotifySettings = NotifySettings()
 
     @property
     def database(self) -> str:

@@ -10,7 +10,7 @@ from advisories.view import change_json
 from storage import advisories, changes, estimates, history
 from storage.database import Database, Transaction
 from storage.errors import NotFound
-from storage.model import AdvisoryEvent, Estimate, FileEntry, Finding, Json, RecordedRevision, RepoRef
+from storage.model import AdvisoryEvent, Estimate, FileEntry, Finding, Json, RecordedRevision, RepoRef, Watch
 from tracker.examine import Examination, Examiner
 from tracker.loader import Loader
 from tracker.snapshot.pointer import ABSENT, value_at
@@ -43,23 +43,24 @@ def estimate_json(estimate: Estimate | None, *, short: bool = False) -> dict[str
 
 def history_json(tx: Transaction, repo: RepoRef, *, limit: int | None = None) -> dict[str, Json]:
     """Revisions, newest first, each with what changed in it and what it did to advisories."""
-    rows = history.revisions(tx, repo, limit=limit)
+    return {"repo": repo.id, "revisions": revisions_json(tx, repo, history.revisions(tx, repo, limit=limit))}
+
+
+def revisions_json(tx: Transaction, repo: RepoRef, rows: Sequence[RecordedRevision]) -> list[dict[str, Json]]:
+    """These revisions of a repo, in their order."""
     shas = [row.revision.sha for row in rows]
     found = changes.by_revision(tx, repo, shas)
     costs = estimates.by_revision(tx, repo, shas)
     events = advisories.events(tx, repo, shas)
-    return {
-        "repo": repo.id,
-        "revisions": [
-            revision_json(
-                row,
-                found.get(row.revision.sha, ()),
-                costs.get(row.revision.sha),
-                events.get(row.revision.sha, ()),
-            )
-            for row in rows
-        ],
-    }
+    return [
+        revision_json(
+            row,
+            found.get(row.revision.sha, ()),
+            costs.get(row.revision.sha),
+            events.get(row.revision.sha, ()),
+        )
+        for row in rows
+    ]
 
 
 def revision_json(
@@ -119,7 +120,7 @@ def show_json(tx: Transaction, repo: RepoRef, row: RecordedRevision) -> dict[str
         "observed_at": iso(row.observed_at),
         "author": row.revision.author,
         "title": row.revision.title,
-        "files": [_file_json(entry) for _, entry in sorted(manifest.files.items())],
+        "files": [file_json(entry) for _, entry in sorted(manifest.files.items())],
         "gaps": [
             {"path": gap.path, "reason": gap.reason, "detail": gap.detail} for gap in history.gaps(tx, repo, sha)
         ],
@@ -128,7 +129,8 @@ def show_json(tx: Transaction, repo: RepoRef, row: RecordedRevision) -> dict[str
     }
 
 
-def _file_json(entry: FileEntry) -> dict[str, Json]:
+def file_json(entry: FileEntry) -> dict[str, Json]:
+    """One file of a tree."""
     return {"path": entry.path, "size": entry.size, "blob_id": entry.blob_id, "lfs_sha256": entry.lfs_sha256}
 
 
@@ -178,6 +180,26 @@ def _value(loader: Loader, entry: FileEntry | None, pointer: str | None) -> Any:
         return entry.content_key
     document = loader.document(entry)
     return _UNREADABLE if document is None else value_at(document.data, pointer)
+
+
+def watch_json(row: Watch) -> dict[str, Json]:
+    """How a repo is followed, and how that stands."""
+    return {
+        "repo": row.repo.id,
+        "ref": row.ref,
+        "state": str(row.state),
+        "paused": row.paused,
+        "head": row.head,
+        "checked_at": iso(row.checked_at),
+        "next_check_at": iso(row.next_check_at),
+        "errors": row.errors,
+        "last_error": row.last_error,
+        "every_seconds": row.every.total_seconds() if row.every else None,
+        "since": iso(row.since),
+        "from_head": row.from_head,
+        "public": row.public,
+        "restricted": row.restricted,
+    }
 
 
 def cards_of(estimate: Estimate | None) -> Sequence[dict[str, Json]]:

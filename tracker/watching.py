@@ -12,10 +12,7 @@ from storage.database import Database, Transaction
 from storage.errors import NotFound, UsageError
 from storage.model import Head, OwnerWatch, RepoRef, RepoState, Watch, valid_owner
 
-INTERVAL = r"[1-9][0-9]{0,5}[smhd]"
-"""How a time span is written: 30m, 6h, 1d."""
 REF = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}"
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class Asks(Protocol):
@@ -45,25 +42,6 @@ class Added:
     new: bool
     state: RepoState
     notes: tuple[str, ...] = ()
-
-
-def interval(text: str) -> timedelta:
-    """Read a whole number and a unit, such as 30m, 6h or 1d. Raises UsageError."""
-    text = text.strip()
-    if not re.fullmatch(INTERVAL, text, re.ASCII):
-        raise UsageError(f"{text[:40]!r} is no time span", help="write a number and a unit, such as 30m, 6h or 1d")
-    return timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
-
-
-def interval_text(every: timedelta | None) -> str | None:
-    """The same, written."""
-    if every is None:
-        return None
-    seconds = int(every.total_seconds())
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds and seconds % size == 0:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
 
 
 def add(database: Database, upstream: Asks, repo: RepoRef, wish: Wish, *, now: datetime) -> Added:

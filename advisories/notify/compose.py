@@ -83,7 +83,7 @@ def compose(
 
 def test_body(subscription: Subscription, *, now: datetime) -> dict[str, Any]:
     """The body of a message that tells of nothing, to try out a receiver."""
-    data = {
+    data: dict[str, Any] = {
         "subscription": subscription.id,
         "title": "hubwatch: a test message",
         "severity": None,

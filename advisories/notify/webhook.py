@@ -41,7 +41,7 @@ class Webhook:
     signs: bool = True
 
     def takes(self, scheme: str) -> bool:
-        """http and https."""
+        """Those of the web."""
         return scheme in _SCHEMES
 
     def check(self, target: Target) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -10,8 +9,8 @@ from rich.table import Table
 
 from storage import watches
 from storage.database import Transaction
-from storage.errors import NotFound, UsageError
-from storage.model import RepoRef, RepoState, Watch, valid_owner
+from storage.errors import UsageError
+from tracker import watching
 from tracker.cli.context import (
     console,
     json_option,
@@ -26,6 +25,8 @@ from tracker.cli.context import (
 from tracker.cli.context import show_json as emit
 from tracker.settings import Settings
 from tracker.spans import parse_span
+from tracker.views import watch_json
+from tracker.watching import Wish
 
 
 class Interval(click.ParamType[timedelta]):
@@ -72,69 +73,38 @@ def add(
 ) -> None:
     """Follow REPO. Asks the Hub once whether it is there; reads no history."""
     settings = settings_of(ctx)
-    since = since.replace(tzinfo=UTC) if since else None
-    if since and from_head:
-        raise UsageError("--since and --from-head exclude each other", help="give one of them")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}", ref) or ".." in ref:
-        raise UsageError(f"{ref!r} is not a ref", help="give a branch name such as main")
+    wish = Wish(
+        ref=ref,
+        since=since.replace(tzinfo=UTC) if since else None,
+        from_head=from_head,
+        every=every,
+        public=public,
+    )
     if repo.endswith("/*"):
-        if ref != "main":
-            raise UsageError(
-                "--ref does not go with owner/*", help="watch a repo by name to follow another branch of it"
-            )
-        _add_owner(settings, repo, since=since, from_head=from_head, every=every, public=public, as_json=as_json)
+        _add_owner(settings, repo.removesuffix("/*"), wish, as_json=as_json)
         return
+    from tracker.daemon import upstream_of
+
     target = repo_of(settings, repo)
     with opened(settings) as database:
-        with database.snapshot() as tx:
-            if watches.get(tx, target) is not None:
-                _already(target.id, as_json)
-                return
-        from tracker.daemon import upstream_of
-
-        head = upstream_of(settings).head(target, ref=ref)
-        _refuse(target, head.state)
-        with database.transaction() as tx:
-            kept = watches.add(
-                tx, target, ref=ref, since=since, from_head=from_head, every=every, public=public, now=now()
-            )
-    notes = []
-    if head.state is RepoState.RENAMED:
-        notes.append(f"it answers as {head.canonical} now: better watch that name")
-    if head.gated:
-        notes.append(f"it is gated ({head.gated}): set HF_TOKEN to a token with access")
-    if head.state is RepoState.DISABLED:
-        notes.append("it is disabled by the Hub: nothing can be read now")
-    if as_json:
-        emit({"repo": kept.repo.id, "ref": kept.ref, "state": str(head.state), "notes": notes})
+        added = watching.add(database, upstream_of(settings), target, wish, now=now())
+    if not added.new:
+        _already(target.id, as_json)
         return
-    click.echo(f"watching {kept.repo.id} ({kept.ref}); next: hubwatch poll {kept.repo.id}")
-    for note in notes:
+    if as_json:
+        emit({"repo": target.id, "ref": added.watch.ref, "state": str(added.state), "notes": list(added.notes)})
+        return
+    click.echo(f"watching {target.id} ({added.watch.ref}); next: hubwatch poll {target.id}")
+    for note in added.notes:
         click.echo(f"note: {note}", err=True)
 
 
-def _add_owner(
-    settings: Settings,
-    text: str,
-    *,
-    since: datetime | None,
-    from_head: bool,
-    every: timedelta | None,
-    public: bool,
-    as_json: bool,
-) -> None:
-    owner = text.removesuffix("/*")
-    if not valid_owner(owner):
-        raise UsageError(f"{text!r} is not a repo id", help="write owner/*, with the owner's name as on the Hub")
-    endpoint = settings.hub.identity
+def _add_owner(settings: Settings, owner: str, wish: Wish, *, as_json: bool) -> None:
     with opened(settings) as database, database.transaction() as tx:
-        if watches.get_owner(tx, owner, endpoint=endpoint) is not None:
-            _already(f"{owner}/*", as_json)
-            return
-        watches.add_owner(
-            tx, owner, endpoint=endpoint, since=since, from_head=from_head, every=every, public=public, now=now()
-        )
-    if as_json:
+        _, new = watching.add_owner(tx, owner, wish, endpoint=settings.hub.identity, now=now())
+    if not new:
+        _already(f"{owner}/*", as_json)
+    elif as_json:
         emit({"repo": f"{owner}/*", "ref": "main", "state": "ok", "notes": []})
     else:
         click.echo(f"watching all models of {owner}; next: hubwatch poll")
@@ -146,18 +116,6 @@ def _already(name: str, as_json: bool) -> None:
         emit({"repo": name, "state": "already_watched", "notes": []})
     else:
         click.echo(f"already watching {name}; next: hubwatch poll")
-
-
-def _refuse(repo: RepoRef, state: RepoState) -> None:
-    """A repo that cannot be seen is refused now, with the reason, rather than failing at every poll."""
-    match state:
-        case RepoState.MISSING | RepoState.PRIVATE:
-            raise NotFound(
-                f"{repo.id} does not exist, or is private",
-                help="check the name; for a private repo set HF_TOKEN to a token that may read it",
-            )
-        case RepoState.TOKEN_BAD:
-            raise UsageError("the Hub does not accept the token", help="set HF_TOKEN to a valid one, or unset it")
 
 
 @watch.command("list")
@@ -172,7 +130,7 @@ def list_(ctx: click.Context, as_json: bool, limit: int | None) -> None:
     if as_json:
         emit(
             {
-                "watches": [_watch_json(row) for row in rows],
+                "watches": [watch_json(row) for row in rows],
                 "owners": [{"owner": row.owner, "paused": row.paused} for row in owners],
             }
         )
@@ -190,27 +148,6 @@ def list_(ctx: click.Context, as_json: bool, limit: int | None) -> None:
             printable(row.last_error or "", 80),
         )
     console().print(table)
-
-
-def _watch_json(row: Watch) -> dict[str, object]:
-    def iso(when: datetime | None) -> str | None:
-        return when.isoformat() if when else None
-
-    return {
-        "repo": row.repo.id,
-        "ref": row.ref,
-        "state": str(row.state),
-        "paused": row.paused,
-        "head": row.head,
-        "checked_at": iso(row.checked_at),
-        "next_check_at": iso(row.next_check_at),
-        "errors": row.errors,
-        "last_error": row.last_error,
-        "every_seconds": row.every.total_seconds() if row.every else None,
-        "since": iso(row.since),
-        "from_head": row.from_head,
-        "public": row.public,
-    }
 
 
 @watch.command()
