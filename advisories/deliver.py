@@ -23,7 +23,7 @@ import structlog
 
 from advisories.notify.compose import compose, message_id, test_body
 from advisories.notify.interface import CHAT_SCHEMES, Answer, Message, Target
-from advisories.notify.plan import ready, wants
+from advisories.notify.plan import plan, ready, wants
 from advisories.notify.registry import notifier_of
 from storage import advisories, deliveries, outbox, subscriptions
 from storage.database import Database
@@ -66,6 +66,8 @@ class Deliverer:
     _guard: threading.Lock = field(init=False, repr=False, default_factory=threading.Lock)
     _stopping: threading.Event = field(init=False, repr=False, default_factory=threading.Event)
     _pruned_at: datetime | None = field(init=False, repr=False, default=None)
+    # by subscription: what it waited for when last looked at, and until when nothing of that is due
+    _idle: dict[str, tuple[tuple[int, int], datetime]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Make the pool; its threads start with the first message."""
@@ -105,7 +107,7 @@ class Deliverer:
                 if not outbox.numbered(tx, 1):
                     return total
             with self.database.transaction() as tx:
-                found = outbox.numbered(tx, _BATCH)
+                found = outbox.numbered(tx, _BATCH, lock=True)
                 for subscription in subscriptions.list_all(tx):
                     deliveries.queue(tx, subscription.id, [n for n in found if wants(subscription, n.item)])
                 outbox.mark_done(tx, [notice.item.key for notice in found], now=self.clock())
@@ -115,23 +117,29 @@ class Deliverer:
     def assemble(self) -> int:
         """Make every message that is due; returns how many. What fails for one subscription is its own matter."""
         with self.database.snapshot() as tx:
-            active = [item for item in subscriptions.list_all(tx) if item.disabled_at is None]
+            backlog = deliveries.backlog(tx)
+        self._idle = {key: idle for key, idle in self._idle.items() if key in backlog}
         made = 0
-        for subscription in active:
+        for subscription_id, backlogged in backlog.items():
+            known, until = self._idle.get(subscription_id, (None, self.clock()))
+            if known == backlogged and self.clock() < until:
+                continue  # nothing came since, and nothing is due yet
             try:
-                made += self._assemble(subscription.id)
+                made += self._assemble(subscription_id, backlogged)
             except StorageError:
                 raise
             except Exception:
-                log.exception("messages not made", subscription=subscription.id)
+                log.exception("messages not made", subscription=subscription_id)
         return made
 
-    def _assemble(self, subscription_id: str) -> int:
+    def _assemble(self, subscription_id: str, backlogged: tuple[int, int]) -> int:
         now = self.clock()
         with self.database.snapshot() as tx:
             subscription = subscriptions.get(tx, subscription_id)
-            if subscription is None or not ready(subscription, deliveries.waiting(tx, subscription_id), now):
-                return 0
+            planned = plan(subscription, deliveries.waiting(tx, subscription_id)) if subscription else []
+        if not planned or planned[0].due > now:
+            self._idle[subscription_id] = (backlogged, planned[0].due if planned else now)
+            return 0
         with self.database.transaction() as tx:
             subscription = subscriptions.lock(tx, subscription_id)
             if subscription is None or subscription.disabled_at is not None:
@@ -157,6 +165,7 @@ class Deliverer:
             self._pruned_at = now
             with self.database.transaction() as tx:
                 deliveries.prune(tx, now - KEPT)
+                outbox.prune(tx, now - KEPT)
 
     # --- sending ---------------------------------------------------------------------------------
 

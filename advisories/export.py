@@ -4,27 +4,39 @@
 
 Every file appears at once or not at all (written beside its place, then moved there), and a file whose
 content is unchanged is not touched, so that a mirror copies only what is new. Equal databases give equal bytes.
+
+Only documents that may have changed since the newest one in the folder are made anew. The comment of
+``all.zip`` says which hubwatch made it and from which index: after an upgrade everything is made anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import hashlib
+import importlib.metadata
 import os
+import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO
 
-from advisories.osv import ECOSYSTEM
+from advisories.osv import ECOSYSTEM, SCHEMA_VERSION
 from advisories.publish import documents_of, to_json
 from storage import advisories
-from storage.database import Database, Transaction
+from storage.database import Database
 from storage.errors import UsageError
 
+ARCHIVE = "all.zip"
+INDEX = "modified_id.csv"
+ECOSYSTEMS = "ecosystems.txt"
+MAKER = f"hubwatch {importlib.metadata.version('hubwatch')} OSV {SCHEMA_VERSION}"
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date a zip can hold: archives must not depend on the clock
+# Several writers' clocks differ, and what one wrote first can become visible last.
+_OVERLAP = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,74 +48,94 @@ class ExportReport:
     removed: int
 
 
-class Archive:
-    """``all.zip`` while it grows: each document as ``<id>.json``, the same bytes for the same documents.
-
-    The file is whole once the ``with`` block is left.
-    """
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
-
-    def add(self, advisory_id: str, text: bytes) -> None:
-        """Put one document in."""
-        entry = zipfile.ZipInfo(f"{advisory_id}.json", date_time=_ZIP_EPOCH)
-        entry.compress_type = zipfile.ZIP_DEFLATED
-        entry.external_attr = 0o644 << 16
-        entry.create_system = 3  # the same bytes whatever system writes them
-        self._zip.writestr(entry, text)
-
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._zip.close()
-
-
 def index(modified: Mapping[str, str], prefix: str = "") -> bytes:
     """``modified_id.csv`` from ``modified`` by id: a row a document, the newest first."""
     rows = sorted(sorted(modified), key=lambda name: datetime.fromisoformat(modified[name]), reverse=True)
     return "".join(f"{modified[name]},{prefix}{name}\n" for name in rows).encode("ascii")
 
 
-def published(tx: Transaction) -> Iterator[tuple[str, str, bytes]]:
-    """Every document of the database, `info` and withdrawn ones too: id, modified, and the text as served."""
-    for made in documents_of(tx, advisories.modified_since(tx, None)):
-        yield made["id"], made["modified"], to_json(made).encode("utf-8")
+def read_index(folder: Path) -> dict[str, str]:
+    """``modified`` by id, newest first, as the folder's own index has it; empty where there is none."""
+    try:
+        with (folder / ECOSYSTEM / INDEX).open(encoding="ascii", newline="") as file:
+            return {name: modified for modified, name in csv.reader(file) if datetime.fromisoformat(modified)}
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
 
 
-def export(database: Database, folder: Path) -> ExportReport:
+def export(database: Database, folder: Path, *, public_only: bool = False, archives: bool = True) -> ExportReport:
     """Bring ``folder`` up to date; files that are not ours are left alone.
 
-    Raises UsageError when the folder cannot be written.
+    ``public_only`` leaves out what is not for everybody. Without ``archives`` the two zips stay as they are
+    until they are asked for. Raises UsageError when the folder cannot be written.
     """
     try:
-        return _export(database, folder)
+        return _export(database, folder, public_only, archives)
     except OSError as error:
         raise UsageError(
             f"cannot write to {folder}: {error.strerror}", help="name a folder that this user may write in"
         ) from error
 
 
-def _export(database: Database, folder: Path) -> ExportReport:
+def _export(database: Database, folder: Path, public_only: bool, archives: bool) -> ExportReport:
     inner = folder / ECOSYSTEM
     inner.mkdir(parents=True, exist_ok=True)
-    modified: dict[str, str] = {}
+    known = {} if archives and not _comment(folder / ARCHIVE).startswith(MAKER) else read_index(folder)
+    held = {path.name.removesuffix(".json") for path in os.scandir(inner) if path.name.endswith(".json")}
     written = 0
-    with tempfile.TemporaryFile() as file:
-        with Archive(file) as archive, database.snapshot() as tx:
-            for advisory_id, when, text in published(tx):
-                modified[advisory_id] = when
-                written += _put(inner / f"{advisory_id}.json", text)
-                archive.add(advisory_id, text)
-        file.seek(0)
-        packed = file.read()
-    written += _put(inner / "all.zip", packed) + _put(folder / "all.zip", packed)
+    with database.snapshot() as tx:
+        wanted = advisories.ids(tx, public_only=public_only)
+        stale = wanted - known.keys() | wanted - held
+        if known:
+            newest = datetime.fromisoformat(next(iter(known.values())))
+            stale |= advisories.modified_since(tx, newest - _OVERLAP) & wanted
+        modified = {name: known[name] for name in wanted - stale}
+        for made in documents_of(tx, advisories.by_ids(tx, sorted(stale))):
+            modified[made["id"]] = made["modified"]
+            written += _put(inner / f"{made['id']}.json", to_json(made).encode("utf-8"))
+    listed = index(modified)
+    if archives:
+        written += _archive(folder, sorted(modified), listed, changed=written > 0)
     # the indexes come last: what they name is there
-    written += _put(inner / "modified_id.csv", index(modified))
-    written += _put(folder / "modified_id.csv", index(modified, f"{ECOSYSTEM}/"))
-    written += _put(folder / "ecosystems.txt", f"{ECOSYSTEM}\n".encode("ascii"))
-    return ExportReport(total=len(modified), written=written, removed=_prune(inner, modified))
+    written += _put(inner / INDEX, listed)
+    written += _put(folder / INDEX, index(modified, f"{ECOSYSTEM}/"))
+    written += _put(folder / ECOSYSTEMS, f"{ECOSYSTEM}\n".encode("ascii"))
+    return ExportReport(total=len(modified), written=written, removed=_prune(inner, held - modified.keys()))
+
+
+def _archive(folder: Path, names: Iterable[str], listed: bytes, *, changed: bool) -> int:
+    """Bring both ``all.zip`` up to date: each document as ``<id>.json``, equal bytes for equal documents."""
+    inner = folder / ECOSYSTEM
+    comment = f"{MAKER} {hashlib.sha256(listed).hexdigest()[:32]}"
+    outer, copy = folder / ARCHIVE, inner / ARCHIVE
+    written = 0
+    if changed or _comment(outer) != comment:
+        with (
+            _replacing(outer) as path,
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+        ):
+            archive.comment = comment.encode("ascii")
+            for name in names:
+                entry = zipfile.ZipInfo(f"{name}.json", date_time=_ZIP_EPOCH)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = 0o644 << 16
+                entry.create_system = 3  # the same bytes whatever system writes them
+                archive.writestr(entry, (inner / f"{name}.json").read_bytes())
+        written += 1
+    if written or _comment(copy) != comment:
+        with _replacing(copy) as path:
+            shutil.copyfile(outer, path)
+        written += 1
+    return written
+
+
+def _comment(archive: Path) -> str:
+    """What an archive says of itself; empty where there is none that can be read."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return opened.comment.decode("ascii", "replace")
+    except (OSError, zipfile.BadZipFile):
+        return ""
 
 
 def _put(path: Path, content: bytes) -> bool:
@@ -111,21 +143,29 @@ def _put(path: Path, content: bytes) -> bool:
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size == len(content) and path.read_bytes() == content:
             return False
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".hubwatch-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with _replacing(path) as temporary:
+        temporary.write_bytes(content)
     return True
 
 
-def _prune(folder: Path, kept: Mapping[str, str]) -> int:
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A file to be written that takes the place of ``path`` at the end of the block, unless that raises."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".hubwatch-")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _prune(folder: Path, gone: Iterable[str]) -> int:
     """Remove documents of ours that the database no longer holds."""
-    stale = [path for path in folder.glob("x_HUBWATCH-*.json") if path.stem not in kept]
-    for path in stale:
+    ours = [folder / f"{name}.json" for name in gone if name.startswith("x_HUBWATCH-")]
+    for path in ours:
         path.unlink()
-    return len(stale)
+    return len(ours)

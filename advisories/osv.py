@@ -15,7 +15,7 @@ from advisories.details import details
 from advisories.rules.registry import rule_of
 from advisories.text import one_line
 from advisories.view import CAP, bounded, changes_json, clipped, plain
-from storage.model import DEFAULT_IDENTITY, Advisory, Json, RepoRef, Span
+from storage.model import DEFAULT_IDENTITY, Advisory, Change, Json, RepoRef, Span
 
 SCHEMA_VERSION = "1.8.0"
 ECOSYSTEM = "GIT"
@@ -52,7 +52,7 @@ def document(
         versions_changed_at: When the newest of them was observed: a longer list moves ``modified``.
 
     """
-    moved = modified_at(advisory, versions_changed_at)
+    moved = max(advisory.modified, versions_changed_at or advisory.modified)
     made: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "id": advisory.id,
@@ -73,11 +73,6 @@ def document(
         "database_specific": _database_specific(advisory),
     }
     return made
-
-
-def modified_at(advisory: Advisory, versions_changed_at: datetime | None) -> datetime:
-    """When the document last changed: the advisory itself, or its list of versions."""
-    return max(advisory.modified, versions_changed_at or advisory.modified)
 
 
 def timestamp(moment: datetime) -> str:
@@ -139,10 +134,17 @@ def _affected(advisory: Advisory, versions: Sequence[str]) -> dict[str, Any]:
     }
     if versions:
         affected["versions"] = list(versions)
-    paths = sorted({item.finding.change.path for item in advisory.findings} - {""})
+    paths = sorted({path for item in advisory.findings for path in _paths(item.finding.change)} - {""})
     shown = [clipped(path, CAP) for path in paths[:PATHS]]
     affected["database_specific"] = {"change_class": advisory.cls, "paths": shown}
     return affected
+
+
+def _paths(change: Change) -> Iterator[str]:
+    """The path of a change, and the others that tell it (a template's old place, a token's other files)."""
+    yield change.path
+    others = change.facts.get("paths")
+    yield from (path for path in others if isinstance(path, str)) if isinstance(others, list | tuple) else ()
 
 
 def _ranges(spans: Sequence[Span]) -> list[list[dict[str, str]]]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from advisories.osv import document, modified_at, status, summary, timestamp
+from advisories.osv import document, status, summary
 from storage import advisories
 from storage.database import Transaction
 from storage.model import Advisory, RepoRef, Severity
@@ -65,16 +65,6 @@ def documents_of(tx: Transaction, found: Iterable[Advisory]) -> Iterator[dict[st
         since = advisories.listed_since(tx, batch)
         for advisory in batch:
             yield _document(advisory, versions.get(advisory.id, ()), since.get(advisory.id))
-
-
-def stamps_of(tx: Transaction, found: Iterable[Advisory]) -> Iterator[dict[str, Any]]:
-    """The ``id`` and ``modified`` of the documents of these advisories, in their order, without making them."""
-    rest = iter(found)
-    while batch := list(islice(rest, _BATCH)):
-        since = advisories.listed_since(tx, batch)
-        for advisory in batch:
-            listed = None if advisory.severity is Severity.INFO else since.get(advisory.id)
-            yield {"id": advisory.id, "modified": timestamp(modified_at(advisory, listed))}
 
 
 def newest(

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 from packageurl import PackageURL
 
-from advisories.osv import ECOSYSTEM, PURL_TYPE
-from advisories.publish import document_of, documents_of, stamps_of
+from advisories.osv import ECOSYSTEM, PURL_TYPE, timestamp
+from advisories.publish import document_of, documents_of
 from storage import advisories, catalog, visibility
 from storage.database import Transaction
 from storage.errors import UsageError
-from storage.model import DEFAULT_IDENTITY, Advisory, Json, RepoRef, Severity
+from storage.model import DEFAULT_IDENTITY, Json, RepoRef, Severity
 
 PAGE = 500  # documents in one answer
 MOST_QUERIES = 1000  # in one batch
@@ -157,11 +157,13 @@ class StoredSource:
 
     def documents(self, query: Query) -> Iterator[Document]:
         """See `Source`."""
-        return documents_of(self._tx, self._advisories(query))
+        return documents_of(self._tx, advisories.by_ids(self._tx, self._ids(query)))
 
     def stamps(self, query: Query) -> Iterator[Document]:
         """See `Source`."""
-        return stamps_of(self._tx, self._advisories(query))
+        wanted = self._ids(query)
+        found = advisories.stamps(self._tx, wanted)
+        return ({"id": name, "modified": timestamp(found[name])} for name in wanted)
 
     def get(self, advisory_id: str) -> Document | None:
         """See `Source`."""
@@ -170,7 +172,7 @@ class StoredSource:
             return None
         return document_of(self._tx, advisory_id)
 
-    def _advisories(self, query: Query) -> list[Advisory]:
+    def _ids(self, query: Query) -> list[str]:
         """What answers, one more than a page holds at most."""
         repo = None if query.commit else self._repo(query)
         sha = query.commit or (query.version or "").lower()
@@ -183,8 +185,8 @@ class StoredSource:
         if query.commit is None and repo is None:
             return []
         if not sha and repo is not None:
-            return advisories.of_package(self._tx, repo, **options)
-        return advisories.at_commit(self._tx, sha, repo=repo, **options) if _SHA.fullmatch(sha) else []
+            return advisories.ids_of_package(self._tx, repo, **options)
+        return advisories.ids_at_commit(self._tx, sha, repo=repo, **options) if _SHA.fullmatch(sha) else []
 
     def _repo(self, query: Query) -> RepoRef | None:
         if query.purl is not None:
@@ -192,7 +194,9 @@ class StoredSource:
         else:
             wanted = normalized(query.name) if query.name and query.ecosystem == ECOSYSTEM else None
         *_, owner, name = ["", "", *(wanted or "").split("/")]
-        return next((repo for repo in catalog.named(self._tx, owner, name) if normalized(repo.url) == wanted), None)
+        return next(
+            (repo for repo in catalog.named(self._tx, owner, name) if normalized(repo.url) == wanted), None
+        )
 
 
 def _page(found: Iterable[Document]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Text, delete, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Text, delete, func, select, tuple_
 
 from storage import findings
 from storage.columns import EPOCH, MICROSECOND
@@ -152,7 +152,15 @@ def search(
     return _read(tx, query.order_by(advisories.c.published.desc(), advisories.c.id.desc()).limit(limit))
 
 
-def at_commit(
+def at_commit(tx: Transaction, sha: str, *, repo: RepoRef | None = None) -> list[Advisory]:
+    """The advisories that are open at a commit, of any repo or of one, by id; withdrawn ones are left out.
+
+    Repo-state advisories have no commits and are never among them.
+    """
+    return list(by_ids(tx, ids_at_commit(tx, sha, repo=repo)))
+
+
+def ids_at_commit(
     tx: Transaction,
     sha: str,
     *,
@@ -161,28 +169,26 @@ def at_commit(
     public_only: bool = False,
     after: str | None = None,
     limit: int | None = None,
-) -> list[Advisory]:
-    """The advisories that are open at a commit, of any repo or of one, by id; withdrawn ones are left out.
-
-    Repo-state advisories have no commits and are never among them. ``after``, an id, goes on behind it.
-    """
+) -> list[str]:
+    """The ids of what `at_commit` gives; ``after``, an id, goes on behind it."""
     query = select(revisions).where(revisions.c.sha == sha)
     if repo is not None:
         query = query.where(revisions.c.repo_id == find_repo(tx, repo))
-    ids: set[str] = set()
+    fitting = _answering(min_severity, public_only, after).join(spans, spans.c.advisory_id == advisories.c.id)
+    found: set[str] = set()
     for row in tx.execute(query).all():
-        ids.update(_open_at(tx, row))
-    wanted = _SELECT.where(advisories.c.withdrawn.is_(None), advisories.c.severity >= int(min_severity))
-    wanted = wanted.where(OPEN_TO_ALL) if public_only else wanted
-    found: list[Advisory] = []
-    for chunk in chunks(name for name in sorted(ids) if after is None or name > after):
-        found += sorted(_read(tx, wanted.where(advisories.c.id.in_(chunk))), key=lambda advisory: advisory.id)
-        if limit is not None and len(found) >= limit:
-            return found[:limit]
-    return found
+        here = fitting.where(spans.c.repo_id == row.repo_id, spans.c.ref == row.ref)
+        if row.fork is None:
+            here = here.where(spans.c.first <= row.position, spans.c.until > row.position)
+            found.update(tx.scalars(here))
+        else:
+            lineage = Lineage(tx, row.repo_id, row.ref)
+            covering = tx.execute(here.add_columns(spans.c.introduced, spans.c.fixed, spans.c.last_affected))
+            found.update(item.id for item in covering if lineage.covers_fallen(span_of(item), row.sha))
+    return sorted(found)[:limit]
 
 
-def of_package(
+def ids_of_package(
     tx: Transaction,
     repo: RepoRef,
     *,
@@ -190,25 +196,35 @@ def of_package(
     public_only: bool = False,
     after: str | None = None,
     limit: int | None = None,
-) -> list[Advisory]:
-    """A repo's advisories by id, whatever their state; withdrawn ones are left out."""
-    query = _SELECT.where(
-        advisories.c.repo_id == find_repo(tx, repo),
-        advisories.c.withdrawn.is_(None),
-        advisories.c.severity >= int(min_severity),
+) -> list[str]:
+    """The ids of a repo's advisories, whatever their state; withdrawn ones are left out."""
+    query = _answering(min_severity, public_only, after).where(advisories.c.repo_id == find_repo(tx, repo))
+    return list(tx.scalars(query.order_by(advisories.c.id).limit(limit)))
+
+
+def _answering(min_severity: Severity, public_only: bool, after: str | None) -> Select[Any]:
+    query = select(advisories.c.id).where(
+        advisories.c.withdrawn.is_(None), advisories.c.severity >= int(min_severity)
     )
-    query = query.where(OPEN_TO_ALL) if public_only else query
-    query = query.where(advisories.c.id > after) if after is not None else query
-    return _read(tx, query.order_by(advisories.c.id).limit(limit))
+    if public_only:
+        query = query.join(repos, repos.c.id == advisories.c.repo_id).where(OPEN_TO_ALL)
+    return query if after is None else query.where(advisories.c.id > after)
 
 
-def _open_at(tx: Transaction, revision: Row[Any]) -> set[str]:
-    here = select(spans).where(spans.c.repo_id == revision.repo_id, spans.c.ref == revision.ref)
-    if revision.fork is None:
-        inside = here.where(spans.c.first <= revision.position, spans.c.until > revision.position)
-        return set(tx.scalars(inside.with_only_columns(spans.c.advisory_id)))
-    lineage = Lineage(tx, revision.repo_id, revision.ref)
-    return {row.advisory_id for row in tx.execute(here) if lineage.covers_fallen(span_of(row), revision.sha)}
+def stamps(tx: Transaction, wanted: Sequence[str]) -> dict[str, datetime]:
+    """By id, when the documents of these advisories were last modified; ids that are not here are left out.
+
+    That is when the advisory was, or its list of versions became longer; `info` lists its own commit only.
+    """
+    listed = _listed_since(tx, wanted)
+    query = select(advisories.c.id, advisories.c.modified, advisories.c.severity)
+    return {
+        row.id: row.modified
+        if row.severity == Severity.INFO
+        else max(row.modified, listed.get(row.id, row.modified))
+        for chunk in chunks(wanted)
+        for row in tx.execute(query.where(advisories.c.id.in_(chunk)))
+    }
 
 
 def versions(tx: Transaction, found: Iterable[Advisory]) -> dict[str, tuple[str, ...]]:
@@ -231,6 +247,10 @@ def listed_since(tx: Transaction, found: Sequence[Advisory]) -> dict[str, dateti
 
     Advisories without any version on the current chain are left out.
     """
+    return _listed_since(tx, [advisory.id for advisory in found])
+
+
+def _listed_since(tx: Transaction, wanted: Sequence[str]) -> dict[str, datetime]:
     newest = (
         select(spans.c.advisory_id, func.max(revisions.c.observed_at).label("at"))
         .join(revisions, _inside_span())
@@ -238,25 +258,47 @@ def listed_since(tx: Transaction, found: Sequence[Advisory]) -> dict[str, dateti
     )
     return {
         row.advisory_id: row.at
-        for chunk in chunks(advisory.id for advisory in found)
+        for chunk in chunks(wanted)
         for row in tx.execute(newest.where(spans.c.advisory_id.in_(chunk)))
     }
 
 
-def modified_since(tx: Transaction, when: datetime | None, *, public_only: bool = False) -> Iterator[Advisory]:
-    """The advisories whose document changed after a time (None: all), in the order modified.
-
-    Those count too that did not change themselves but are open at a revision observed since.
-    """
-    query = select(advisories.c.id).order_by(advisories.c.modified, advisories.c.id)
-    if when is not None:
-        newer = select(spans.c.advisory_id).join(revisions, _inside_span()).where(revisions.c.observed_at > when)
-        query = query.where(or_(advisories.c.modified > when, advisories.c.id.in_(newer)))
+def ids(tx: Transaction, *, public_only: bool = False) -> set[str]:
+    """The ids of all advisories; ``public_only`` leaves out those that are not for everybody."""
+    query = select(advisories.c.id)
     if public_only:
         query = query.join(repos, repos.c.id == advisories.c.repo_id).where(OPEN_TO_ALL)
-    for chunk in chunks(tx.scalars(query).all()):
-        by_id = {advisory.id: advisory for advisory in _read(tx, _SELECT.where(advisories.c.id.in_(chunk)))}
-        yield from (by_id[advisory_id] for advisory_id in chunk)
+    return set(tx.scalars(query))
+
+
+def by_ids(tx: Transaction, wanted: Iterable[str]) -> Iterator[Advisory]:
+    """These advisories in the order asked for; ids that are not here are left out."""
+    for chunk in chunks(wanted):
+        found = {advisory.id: advisory for advisory in _read(tx, _SELECT.where(advisories.c.id.in_(chunk)))}
+        yield from (found[name] for name in chunk if name in found)
+
+
+def modified_since(tx: Transaction, when: datetime) -> set[str]:
+    """The ids of advisories whose document may have changed after a time.
+
+    Those count too that did not change themselves but are open at a revision observed since, and all of
+    repos whose history was rewritten, because their lists of versions can become shorter.
+    """
+    changed = select(advisories.c.id).where(advisories.c.modified > when)
+    longer = select(spans.c.advisory_id).join(revisions, _inside_span()).where(revisions.c.observed_at > when)
+    rewritten = select(revisions.c.repo_id).where(revisions.c.fork.is_not(None)).distinct()
+    shorter = select(advisories.c.id).where(advisories.c.repo_id.in_(rewritten))
+    return {name for query in (changed, longer, shorter) for name in tx.scalars(query)}
+
+
+def fingerprint(tx: Transaction) -> str:
+    """A text that differs whenever any document may be another, or another one may be seen by everybody."""
+    parts = (
+        select(func.count(), func.max(advisories.c.modified)).select_from(advisories),
+        select(func.max(revisions.c.id), func.max(revisions.c.observed_at), func.count(revisions.c.fork)),
+        select(func.count(), func.sum(repos.c.id * repos.c.id)).select_from(repos).where(~OPEN_TO_ALL),
+    )
+    return repr([tuple(tx.execute(query).one()) for query in parts])
 
 
 def _inside_span() -> ColumnElement[bool]:
@@ -307,29 +349,38 @@ def recent_events(
     min_severity: Severity | None = None,
     cls: str | None = None,
     public_only: bool = False,
+    last_only: bool = False,
     limit: int | None = None,
     before: int | None = None,
     after: int | None = None,
+    oldest_first: bool = False,
 ) -> list[RecordedEvent]:
-    """What happened, newest first; ``before`` and ``after`` are event numbers, exclusive."""
+    """What happened, newest first unless told; ``before`` and ``after`` are event numbers, exclusive.
+
+    ``last_only`` leaves of each advisory the last thing that happened to it.
+    """
     query: Select[Any] = (
         select(advisory_events, *REPO_COLUMNS)
         .join(repos, repos.c.id == advisory_events.c.repo_id)
-        .order_by(advisory_events.c.id.desc())
+        .order_by(advisory_events.c.id if oldest_first else advisory_events.c.id.desc())
         .limit(limit)
     )
     if repo is not None:
         query = query.where(advisory_events.c.repo_id == find_repo(tx, repo))
     if owner is not None:
         query = query.where(repos.c.owner == owner)
+    if min_severity is not None or cls is not None:
+        query = query.join(advisories, advisories.c.id == advisory_events.c.advisory_id)
     if min_severity is not None:
-        grave = select(advisories.c.id).where(advisories.c.severity >= int(min_severity))
-        query = query.where(advisory_events.c.advisory_id.in_(grave))
+        query = query.where(advisories.c.severity >= int(min_severity))
     if cls is not None:
-        of_class = select(advisories.c.id).where(advisories.c.cls == cls)
-        query = query.where(advisory_events.c.advisory_id.in_(of_class))
+        query = query.where(advisories.c.cls == cls)
     if public_only:
         query = query.where(OPEN_TO_ALL)
+    if last_only:
+        later = advisory_events.alias("later")
+        newer = (later.c.advisory_id == advisory_events.c.advisory_id) & (later.c.id > advisory_events.c.id)
+        query = query.where(~select(later.c.id).where(newer).exists())
     if before is not None:
         query = query.where(advisory_events.c.id < before)
     if after is not None:

@@ -66,7 +66,7 @@ def search(
         .join(repos, repos.c.id == revisions.c.repo_id)
         .where(revisions.c.fork.is_(None), revisions.c.ref == repos.c.ref)
     )
-    order = revisions.c.id
+    order = changes.c.revision_id  # the order of the index by class
     if repo is not None:
         repo_id = find_repo(tx, repo)
         if repo_id is None:

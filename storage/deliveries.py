@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, Select, delete, func, insert, select, update
 
 from storage.database import Transaction
 from storage.errors import NotFound
@@ -54,6 +54,14 @@ def waiting(tx: Transaction, subscription_id: str) -> list[Notice]:
     return [Notice(number=row.number, item=_item(row)) for row in tx.execute(query)]
 
 
+def backlog(tx: Transaction) -> dict[str, tuple[int, int]]:
+    """By id of each subscription that waits for anything: how many items, and the newest one's number."""
+    query = select(notices.c.subscription_id, func.count(), func.max(notices.c.number)).group_by(
+        notices.c.subscription_id
+    )
+    return {subscription_id: (count, newest) for subscription_id, count, newest in tx.execute(query)}
+
+
 def add(
     tx: Transaction,
     subscription_id: str,
@@ -88,11 +96,7 @@ def add(
 
 def due(tx: Transaction, subscription_id: str, now: datetime, limit: int) -> list[Delivery]:
     """The messages to send now: of each lane its oldest one not done, if its time has come; oldest first."""
-    heads = (
-        select(func.min(deliveries.c.id))
-        .where(deliveries.c.subscription_id == subscription_id, deliveries.c.state == DeliveryState.PENDING.value)
-        .group_by(deliveries.c.lane)
-    )
+    heads = _heads().where(deliveries.c.subscription_id == subscription_id)
     query = (
         select(deliveries)
         .where(deliveries.c.id.in_(heads), deliveries.c.next_at <= now)
@@ -103,13 +107,22 @@ def due(tx: Transaction, subscription_id: str, now: datetime, limit: int) -> lis
 
 
 def subscriptions_due(tx: Transaction, now: datetime) -> list[str]:
-    """The ids of subscriptions that may have a message to send now."""
+    """The ids of subscriptions that have a message to send now."""
     query = (
         select(deliveries.c.subscription_id)
-        .where(deliveries.c.state == DeliveryState.PENDING.value, deliveries.c.next_at <= now)
+        .where(deliveries.c.id.in_(_heads()), deliveries.c.next_at <= now)
         .distinct()
     )
     return sorted(tx.scalars(query))
+
+
+def _heads() -> Select[tuple[int]]:
+    """The first message of each lane that is not done: it holds up those behind it, and no other lane."""
+    return (
+        select(func.min(deliveries.c.id))
+        .where(deliveries.c.state == DeliveryState.PENDING.value)
+        .group_by(deliveries.c.subscription_id, deliveries.c.lane)
+    )
 
 
 def record(
@@ -224,8 +237,7 @@ def counts(tx: Transaction) -> dict[str, dict[str, int]]:
     )
     for subscription_id, state, number in tx.execute(by_state):
         found.setdefault(subscription_id, {})[state] = number
-    unsent = select(notices.c.subscription_id, func.count()).group_by(notices.c.subscription_id)
-    for subscription_id, number in tx.execute(unsent):
+    for subscription_id, (number, _) in backlog(tx).items():
         found.setdefault(subscription_id, {})["waiting"] = number
     return found
 

@@ -207,6 +207,7 @@ class DocumentKind(enum.StrEnum):
     REQUIREMENTS = "requirements"  # requirements*.txt, pyproject.toml, setup.py, setup.cfg (text)
     CARD = "card"  # README.md: {"metadata": {...}, "body": "..."}
     LICENCE = "licence"  # LICENSE* (text)
+    SIGNATURE = "signature"  # model.sig, *.sigstore: sigstore bundles
     JSON = "json"  # any other small JSON
 
 

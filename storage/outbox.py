@@ -35,8 +35,11 @@ def pending(tx: Transaction, limit: int) -> list[OutboxItem]:
     return [notice.item for notice in numbered(tx, limit)]
 
 
-def numbered(tx: Transaction, limit: int) -> list[Notice]:
+def numbered(tx: Transaction, limit: int, *, lock: bool = False) -> list[Notice]:
     """Items not yet done, with their numbers, in the order added.
+
+    With ``lock`` nobody else gets them before this transaction ends, and whoever waited for that sees which of
+    them are done by then.
 
     Which are done is kept item by item: on PostgreSQL a transaction that took a lower number may commit later
     than one with a higher, so a mark of how far one has read would lose items.
@@ -44,6 +47,8 @@ def numbered(tx: Transaction, limit: int) -> list[Notice]:
     query = (
         select(outbox, *REPO_COLUMNS).join(repos, repos.c.id == outbox.c.repo_id).where(outbox.c.done_at.is_(None))
     )
+    if lock:
+        query = query.with_for_update(of=outbox)
     return [
         Notice(
             number=row.id,

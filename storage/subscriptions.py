@@ -59,6 +59,7 @@ def list_all(tx: Transaction) -> list[Subscription]:
 def remove(tx: Transaction, subscription_id: str) -> None:
     """Drop a subscription with all that waits for it and its delivery log. Raises NotFound."""
     require(tx, subscription_id)
+    lock(tx, subscription_id)  # whoever is just adding to it comes first
     own = select(deliveries.c.id).where(deliveries.c.subscription_id == subscription_id)
     tx.execute(delete(delivery_attempts).where(delivery_attempts.c.delivery_id.in_(own)))
     for table in (deliveries, notices):

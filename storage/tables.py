@@ -393,6 +393,37 @@ journal = Table(
     sqlite_autoincrement=True,
 )
 
+# Branches, tags and pull-request refs where they stood when last read.
+repo_refs = Table(
+    "repo_refs",
+    metadata,
+    Column("repo_id", Id, ForeignKey("repos.id"), primary_key=True),
+    Column("name", HostileText, primary_key=True),
+    Column("sha", Text, nullable=False),
+)
+
+# Other repos that a repo names (its code, its base model), as they were when last looked at.
+related_repos = Table(
+    "related_repos",
+    metadata,
+    Column("repo_id", Id, ForeignKey("repos.id"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("target", HostileText, primary_key=True),
+    Column("hub_id", HostileText),
+    Column("head", Text),
+)
+
+# What is read at a slower pace than heads: when it is due again, and which head it was last read at.
+slow_reads = Table(
+    "slow_reads",
+    metadata,
+    Column("repo_id", Id, ForeignKey("repos.id"), primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("due_at", Moment, nullable=False),
+    Column("head", Text),
+    Column("errors", Integer, nullable=False),
+)
+
 meta = Table(
     "meta",
     metadata,

@@ -98,6 +98,13 @@ def list_all(tx: Transaction, *, owner: str | None = None, public_only: bool = F
     return sorted((_watch(row) for row in tx.execute(query)), key=lambda watch: watch.repo)
 
 
+def same_name(tx: Transaction, repo: RepoRef) -> list[Watch]:
+    """Watches of repos that other owners have under the same name, whatever its case."""
+    query = _SELECT.where(func.lower(repos.c.name) == repo.name.lower(), repos.c.endpoint == repo.endpoint)
+    found = sorted(map(_watch, tx.execute(query)), key=lambda watch: watch.repo)
+    return [watch for watch in found if watch.repo.owner != repo.owner]
+
+
 def remove(tx: Transaction, repo: RepoRef) -> None:
     """Watch a repo no longer; its history and advisories stay. Raises NotFound when it is not watched."""
     tx.execute(delete(watches).where(watches.c.id == require(tx, repo).id))

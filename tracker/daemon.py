@@ -17,13 +17,18 @@ from tracker.dispatch.threads import ThreadDispatcher
 from tracker.estimate.exact import ESTIMATOR
 from tracker.examine import Examiner
 from tracker.hub.client import HubClient
+from tracker.hub.errors import RateLimited
 from tracker.intervals import Intervals
 from tracker.loader import Loader
 from tracker.owners import Owners
 from tracker.pipeline import Pipeline
 from tracker.probe.render import Prober
+from tracker.refs import RefKeeper
+from tracker.related import SECONDS as RELATED_SECONDS
+from tracker.related import RelatedKeeper
 from tracker.scheduler import Scheduler
 from tracker.settings import Settings
+from tracker.slow import SlowReads
 from tracker.snapshot.build import Parser
 from tracker.states import StateKeeper
 from tracker.worker import Worker
@@ -49,6 +54,24 @@ def upstream_of(settings: Settings) -> HubClient:
 def loader_of(settings: Settings, database: Database) -> Loader:
     """A loader for what is stored, and for what the configured Hub holds."""
     return Loader(upstream_of(settings), database, Parser())
+
+
+def slow_reads(
+    settings: Settings, database: Database, upstream: HubClient, *, paused: Callable[[RateLimited], None]
+) -> SlowReads:
+    """What is read at a slower pace: refs with our token if there is one, related repos always without."""
+    anonymous = HubClient(
+        settings.hub.endpoint, None, deadline_s=min(RELATED_SECONDS, settings.hub.deadline_seconds)
+    )
+    refs = RefKeeper(upstream, database, clock)
+    related = RelatedKeeper(anonymous, database, Loader(anonymous, database, Parser()), clock)
+    return SlowReads(
+        database,
+        {"refs": refs.look, "related": lambda watch, _: related.look(watch)},
+        every=settings.poll.refs_every,
+        clock=clock,
+        paused=paused,
+    )
 
 
 @dataclass(slots=True)
@@ -82,6 +105,7 @@ def assemble(settings: Settings, database: Database) -> Iterator[Services]:
             floor=settings.poll.floor, default=settings.poll.default, ceiling=settings.poll.ceiling
         )
         worker = Worker(upstream, database, pipeline, states, intervals, clock)
+        worker.slow = slow_reads(settings, database, upstream, paused=worker.pause)
         owners = Owners(upstream, database, clock)
         yield Services(settings, database, worker, loader, examiner, owners, stopping)
 
@@ -136,7 +160,7 @@ def running(services: Services, roles: tuple[str, ...] = ROLES) -> Iterator[str]
 def _web(services: Services) -> Iterator[str]:
     from tracker.web.server import serving
 
-    with serving(services.settings, services.database) as url:
+    with serving(services.settings, services.database, loader=services.loader, examiner=services.examiner) as url:
         yield url
 
 

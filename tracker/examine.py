@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 from advisories.rules.interface import Context
 from advisories.rules.judge import judge
-from storage.model import Change, Estimate, Finding, Json, ProbeResult, Snapshot
+from storage.model import Change, DocumentKind, Estimate, Finding, Json, ProbeResult, Snapshot
 from tracker.diff.registry import compare
 from tracker.diff.template import free_variables
 from tracker.estimate.interface import Estimator
 from tracker.estimating import estimate_delta, estimate_snapshot, inputs_digest
+from tracker.probe import tokenize
 from tracker.probe.judge import PROVISIONAL, refine
-from tracker.probe.render import Prober
+from tracker.probe.process import Allowance
+from tracker.probe.render import TOTAL_SECONDS, Prober
 from tracker.snapshot.template import templates
 from tracker.snapshot.tokenizer import special_tokens
 
@@ -96,17 +98,30 @@ class Examiner:
     def _probe(
         self, before: Snapshot | None, after: Snapshot, changes: tuple[Change, ...]
     ) -> tuple[tuple[Change, ...], dict[str, tuple[ProbeResult, ...]]]:
-        """Try out what can be tried, and let the outcome name the class."""
+        """Try out what can be tried, and let the outcome name the class.
+
+        All probes of a revision share one allowance of time: what is left over when it is spent is a gap.
+        """
+        if before is None:
+            return changes, {}
+        allowance = Allowance(TOTAL_SECONDS)
         refined: list[Change] = []
         probes: dict[str, tuple[ProbeResult, ...]] = {}
         for change in changes:
-            results = self._try_template(change, before, after) if before is not None else ()
+            results = self._try_template(change, before, after, allowance)
             if results:
                 probes[change.facet] = results
             refined.extend(refine(change, results))
+        for path, old, new in tokenize.pairs(before, after):
+            if any(_is_of_tokenizer(change, path) for change in refined):
+                texts = tokenize.texts_for(before, after, path)
+                seen = self.prober.tokenizers(old, new, texts.values(), allowance=allowance)
+                refined = _with_tokenizer(refined, path, tuple(texts), seen, probes)
         return tuple(refined), probes
 
-    def _try_template(self, change: Change, before: Snapshot, after: Snapshot) -> tuple[ProbeResult, ...]:
+    def _try_template(
+        self, change: Change, before: Snapshot, after: Snapshot, allowance: Allowance
+    ) -> tuple[ProbeResult, ...]:
         """Render a changed template's prompts with both texts; nothing for any other change."""
         if change.cls != PROVISIONAL:
             return ()
@@ -120,9 +135,46 @@ class Examiner:
             special_tokens_before=_special_tokens(before),
             special_tokens_after=_special_tokens(after),
             extra_variables=free_variables(old.text, new.text),
+            allowance=allowance,
         )
 
 
-def _special_tokens(snapshot: Snapshot) -> dict[str, str]:
+def _is_of_tokenizer(change: Change, path: str) -> bool:
+    return change.path == path and change.cls.startswith("tokenizer.")
+
+
+def _with_tokenizer(
+    changes: list[Change],
+    path: str,
+    names: tuple[str, ...],
+    seen: tokenize.Encodings,
+    probes: dict[str, tuple[ProbeResult, ...]],
+) -> list[Change]:
+    """The changes, those of this tokenizer with what its probes showed; ``probes`` learns the results.
+
+    The results stand under one facet of each class, so that no advisory lists them twice.
+    """
+    found, results = tokenize.facts(names, seen), tokenize.results(names, seen)
+    told: set[str] = set()
+    for change in changes:
+        if _is_of_tokenizer(change, path) and change.cls not in told:
+            told.add(change.cls)
+            probes.setdefault(change.facet, results)
+    return [tokenize.told(change, found) if _is_of_tokenizer(change, path) else change for change in changes]
+
+
+# What a template is given where no file of the repo names any special token: a loader would take them from a
+# tokenizer that is not here, and a template must not seem to fail for the lack of them.
+_STAND_INS: Mapping[str, str] = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "pad_token": "<pad>",
+}
+
+
+def _special_tokens(snapshot: Snapshot) -> Mapping[str, str]:
     """The tokens a template may name, as loaders hand them over: ``bos_token`` and so on."""
+    if not snapshot.by_kind(DocumentKind.TOKENIZER_CONFIG, DocumentKind.SPECIAL_TOKENS):
+        return _STAND_INS
     return {f"{role}_token": text for role, text in special_tokens(snapshot).items()}

@@ -6,7 +6,7 @@ that needed it is judged, so that a crash in between costs nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,8 +16,10 @@ from storage.errors import NotFound
 from storage.model import Document, FileEntry, Gap, Manifest, RepoRef, Revision, Snapshot
 from tracker.hub.errors import Corrupt, FileGone, TooLarge
 from tracker.hub.interface import Upstream
-from tracker.snapshot.build import Parser, Unread, carry, header_key, wanted
+from tracker.snapshot.build import Parser, Unread, Wanted, carry, header_key, parts_key, parts_of, wanted
 from tracker.snapshot.kinds import header_limit
+
+Fetch = Callable[[RepoRef, str, FileEntry], bytes]
 
 _NOWHERE = Revision(sha="0" * 40, committed_at=datetime.fromtimestamp(0, UTC), author="", title="")
 
@@ -38,8 +40,15 @@ class Loader:
         """
         manifest = self.upstream.manifest(source, revision.sha)
         want = wanted(manifest)
-        failed = self._fetch_missing(source, revision, want.contents, want.headers)
+        failed = self._fetch_missing(source, revision, want)
         return self._build(revision, manifest, previous, failed)
+
+    def some(self, source: RepoRef, revision: Revision, manifest: Manifest, paths: Iterable[str]) -> Snapshot:
+        """Read only these paths of a tree, and only what is not held yet. Raises as `fetch`."""
+        files = {path: manifest.files[path] for path in paths if path in manifest.files}
+        part = Manifest(files=files)
+        failed = self._fetch_missing(source, revision, wanted(part))
+        return self._build(revision, part, None, failed)
 
     def stored(self, repo: RepoRef, sha: str) -> Snapshot:
         """Build the snapshot of a landed revision again, gaps and stand-ins included."""
@@ -75,23 +84,20 @@ class Loader:
                     break
         return found
 
-    def _fetch_missing(
-        self, source: RepoRef, revision: Revision, contents: Iterable[FileEntry], headers: Iterable[FileEntry]
-    ) -> dict[str, Unread]:
+    def _fetch_missing(self, source: RepoRef, revision: Revision, want: Wanted) -> dict[str, Unread]:
         failed: dict[str, Unread] = {}
-        plan = {entry.content_key: (entry, False) for entry in contents}
-        plan |= {header_key(entry): (entry, True) for entry in headers}
+        plan: dict[str, tuple[FileEntry, Fetch]] = {
+            **{entry.content_key: (entry, self._content) for entry in want.contents},
+            **{header_key(entry): (entry, self._header) for entry in want.headers},
+            **{parts_key(entry): (entry, self._parts) for entry in want.pickles},
+        }
         with self.database.snapshot() as tx:
             missing = blobs.missing(tx, list(plan))
-        for key in plan:
+        for key, (entry, fetch) in plan.items():
             if key not in missing:
                 continue
-            entry, is_header = plan[key]
             try:
-                if is_header:
-                    data = self.upstream.header(source, revision.sha, entry, limit=header_limit(entry.path) or 0)
-                else:
-                    data = self.upstream.content(source, revision.sha, entry)
+                data = fetch(source, revision.sha, entry)
             except (FileGone, TooLarge, Corrupt) as error:
                 failed[entry.path] = Unread(error.code, error.message)
                 continue
@@ -99,11 +105,27 @@ class Loader:
                 blobs.put(tx, key, data)
         return failed
 
+    def _content(self, source: RepoRef, sha: str, entry: FileEntry) -> bytes:
+        return self.upstream.content(source, sha, entry)
+
+    def _header(self, source: RepoRef, sha: str, entry: FileEntry) -> bytes:
+        return self.upstream.header(source, sha, entry, limit=header_limit(entry.path) or 0)
+
+    def _parts(self, source: RepoRef, sha: str, entry: FileEntry) -> bytes:
+        def read(start: int, stop: int) -> bytes:
+            return self.upstream.part(source, sha, entry, start=start, stop=stop)
+
+        return parts_of(entry, read)
+
     def _build(
         self, revision: Revision, manifest: Manifest, previous: Snapshot | None, failed: dict[str, Unread]
     ) -> Snapshot:
-        snapshot = self.parser.build(revision, manifest, load=self._load, failed=failed)
+        snapshot = self.parser.build(revision, manifest, load=self._load, parts=self._kept, failed=failed)
         return carry(previous, snapshot)
+
+    def _kept(self, key: str) -> bytes | None:
+        with self.database.snapshot() as tx:
+            return blobs.get(tx, key)
 
     def _load(self, key: str) -> bytes:
         with self.database.snapshot() as tx:

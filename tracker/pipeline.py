@@ -62,6 +62,7 @@ class Pipeline:
         landed: list[Landing] = []
         with self.database.snapshot() as tx:
             state = _by_id(stored_advisories.of_repo(tx, watch.repo))
+            chain = history.known_shas(tx, watch.repo)
         before = self.loader.stored(watch.repo, walk.met) if walk.met and shas else None
         last: Examination | None = None
         for number, revision in enumerate(walk.revisions):
@@ -69,12 +70,15 @@ class Pipeline:
                 break
             after = self.loader.fetch(source, revision, before)
             horizon = number == 0 and walk.horizon
-            had_model = any(advisory.cls == "repo.first_files" for advisory in state.values())
+            had_model = any(
+                advisory.cls == "repo.first_files" and advisory.introduced in chain for advisory in state.values()
+            )
             last = self._examine(
                 watch, before, after, last, horizon=horizon, rewritten=rewritten, had_model=had_model
             )
             landing = self._land(watch, state, last, horizon=horizon, backfill=number < backfilled)
             landed.append(landing)
+            chain.add(revision.sha)
             before = after
             if on_landed:
                 on_landed(landing, number + 1, len(shas))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import platformdirs
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
@@ -21,8 +21,9 @@ from pydantic_settings import (
 )
 
 from advisories.notify.interface import CHAT_SCHEMES
+from advisories.policy import Action, Policy, PolicyRule
 from storage.errors import UsageError
-from storage.model import DEFAULT_IDENTITY
+from storage.model import DEFAULT_IDENTITY, Severity
 from tracker.spans import parse_span
 
 CONFIG_FILE = "hubwatch.toml"
@@ -69,6 +70,11 @@ class PollSettings(BaseModel):
     default: Span = timedelta(minutes=30)
     ceiling: Span = timedelta(hours=24)
     threads: int = Field(default=4, ge=1, le=64)
+    refs_every: Span = Field(
+        default=timedelta(hours=6),
+        description="how often branches, tags, pull requests and repos that a model names are read, beside the "
+        "first check and every check at which the followed ref moved",
+    )
     gone_after: int = Field(default=3, ge=1, description="how many times in a row before a repo is called gone")
     gone_within: Span = Field(default=timedelta(0), description="and over at least this long")
 
@@ -80,6 +86,58 @@ class NotifySettings(BaseModel):
 
     schemes: tuple[str, ...] = CHAT_SCHEMES
     threads: int = Field(default=16, ge=1, le=256, description="how many subscriptions are sent to at once")
+
+
+class WebSettings(BaseModel):
+    """Who may read what is served, and how much may be written.
+
+    ``read`` open: everybody, but for what was read from the Hub with a token; token: only who has one of ours.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    read: Literal["open", "token"] = "open"
+    writes_per_minute: int = Field(default=60, ge=1, le=100_000, description="for one client")
+    cache: Path | None = Field(default=None, description="folder for the OSV bulk files that are served")
+
+
+class PolicySettings(BaseModel):
+    """One ``[[policy]]`` rule: what is silenced, raised or lowered where advisories are shown (docs/policy.md)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: Action
+    owner: str = Field(min_length=1, description="who answers for it")
+    reason: str = Field(min_length=1, description="why, in words")
+    expires: date = Field(description="the last day on which it applies")
+    repo: str = Field(default="*", description="pattern for owner/name")
+    change_class: str = Field(default="*", alias="class", description="pattern for the change class")
+    path: str | None = Field(default=None, description="pattern for paths")
+    to: str | None = Field(default=None, description="the severity to raise or lower to; one step without it")
+
+    @field_validator("to")
+    @classmethod
+    def _severity(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                Severity.parse(value)
+            except UsageError as error:
+                raise ValueError(error) from None
+        return value
+
+    @property
+    def rule(self) -> PolicyRule:
+        """The rule as `advisories.policy` has it. Raises UsageError."""
+        return PolicyRule(
+            action=self.action,
+            owner=self.owner,
+            reason=self.reason,
+            expires=self.expires,
+            repo=self.repo,
+            cls=self.change_class,
+            path=self.path,
+            to=Severity.parse(self.to) if self.to is not None else None,
+        )
 
 
 class Settings(BaseSettings):
@@ -102,6 +160,14 @@ class Settings(BaseSettings):
     hub: HubSettings = HubSettings()
     poll: PollSettings = PollSettings()
     notify: NotifySettings = NotifySettings()
+    web: WebSettings = WebSettings()
+
+    policy: tuple[PolicySettings, ...] = Field(default=(), description="rules of the house, see docs/policy.md")
+
+    @property
+    def house_policy(self) -> Policy:
+        """The rules of the house, to be applied wherever advisories are shown or sent. Raises UsageError."""
+        return Policy(tuple(item.rule for item in self.policy))
 
     @property
     def database(self) -> str:

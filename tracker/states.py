@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from advisories import ledger
 from advisories.outbox import announcements
 from advisories.rules.judge import judge_state
 from advisories.states import end_state, open_state
 from storage import advisories as stored_advisories
-from storage import history, outbox, watches
-from storage.database import Database
+from storage import history, outbox, refs, watches
+from storage.database import Database, Transaction
 from storage.model import Advisory, AdvisoryEvent, Change, Head, RepoState, Watch
 from tracker.hub.interface import Upstream
-
+from tracker.lookalike import look_alikes
 
 OnChanged = Callable[[Iterable[Advisory], Iterable[AdvisoryEvent]], None]
 
@@ -99,10 +100,34 @@ class StateKeeper:
                 stored_advisories.save(tx, advisory)
             stored_advisories.record_events(tx, after.repo, events, now=now)
             outbox.append(tx, announcements(after.repo, events, changed, now=now))
-            if taken_over:
-                history.rewind(tx, after.repo, None)
             watches.save(tx, after)
+            if taken_over:
+                self._begin_anew(tx, after, tip.revision.sha if tip else None, opened, now)
+            if before.hub_id is None and after.hub_id is not None:
+                look_alikes(tx, after, sha=head.sha, now=now)
         self.on_changed(changed.values(), events)
+
+    def _begin_anew(
+        self, tx: Transaction, watch: Watch, tip: str | None, opened: list[str], now: datetime
+    ) -> None:
+        """The name belongs to another repo: what was said of the old one ends with its head, its history stays."""
+        if tip is not None:
+            ended = ledger.rewind(
+                stored_advisories.of_repo(tx, watch.repo),
+                repo=watch.repo,
+                ref=watch.ref,
+                old_head=tip,
+                observe=lambda _: None,
+                now=now,
+                successor=next(iter(opened), None),
+            )
+            for advisory in ended.advisories:
+                stored_advisories.save(tx, advisory)
+            changed = {advisory.id: advisory for advisory in ended.advisories}
+            stored_advisories.record_events(tx, watch.repo, ended.events, now=now)
+            outbox.append(tx, announcements(watch.repo, ended.events, changed, now=now))
+        history.rewind(tx, watch.repo, None)
+        refs.forget(tx, watch.repo)
 
     def _begun(self, before: Watch, after: Watch, now: datetime, *, taken_over: bool) -> Iterator[Change]:
         name = after.repo.id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -44,8 +45,18 @@ class Added:
     notes: tuple[str, ...] = ()
 
 
-def add(database: Database, upstream: Asks, repo: RepoRef, wish: Wish, *, now: datetime) -> Added:
+def add(
+    database: Database,
+    upstream: Asks,
+    repo: RepoRef,
+    wish: Wish,
+    *,
+    now: datetime,
+    also: Callable[[Transaction], None] = lambda _: None,
+) -> Added:
     """Follow a repo. Asks the Hub once whether it is there, nothing if it is followed already; reads no history.
+
+    ``also`` is done in the same transaction when the watch is new.
 
     Raises UsageError or NotFound for what cannot be followed, HubError when the Hub does not answer.
     """
@@ -68,6 +79,7 @@ def add(database: Database, upstream: Asks, repo: RepoRef, wish: Wish, *, now: d
             restricted=head.restricted,
             now=now,
         )
+        also(tx)
     return Added(watch=watch, new=True, state=head.state, notes=_notes(head))
 
 

@@ -23,7 +23,8 @@ from tracker.hub.errors import AccessDenied, RateLimited
 from tracker.hub.interface import Upstream
 from tracker.intervals import Intervals
 from tracker.leases import is_dead, new_holder
-from tracker.pipeline import OnLanded, Pipeline
+from tracker.pipeline import OnLanded, Pipeline, source_of
+from tracker.slow import SlowReads
 from tracker.states import StateKeeper
 
 LEASE = timedelta(seconds=90)
@@ -76,6 +77,7 @@ class Worker:
     intervals: Intervals
     clock: Callable[[], datetime]
     on_landed: OnLanded | None = None
+    slow: SlowReads | None = None
 
     def check(self, watch: Watch, *, on_landed: OnLanded | None = None) -> Outcome:
         """Look at one watch now. Never raises: what went wrong is in the outcome and in the watch's row."""
@@ -119,7 +121,7 @@ class Worker:
         try:
             return self._check(watch, count)
         except RateLimited as error:
-            self._pause(error)
+            self.pause(error)
             return self._failed(watch, Status.PAUSED, error, count)
         except AccessDenied as error:
             return self._failed(watch, Status(error.state), error, count)
@@ -140,10 +142,29 @@ class Worker:
         if head.sha != watch.head or self._unfinished(watch):
             watch = self._aim(watch, head)
             self.pipeline.follow(watch, head, on_landed=count)
-        return self._finish(watch, head, count)
+        return self._beside(watch, head, self._finish(watch, head, count))
+
+    def _beside(self, watch: Watch, head: Head, outcome: Outcome) -> Outcome:
+        """Read what is due at a slower pace; the check is done, and whatever happens here leaves it so."""
+        if self.slow is None:
+            return outcome
+        try:
+            with self.database.snapshot() as tx:
+                current = watches.get(tx, watch.repo)
+            opened = self.slow.run(current, head, source_of(watch, head)) if current else 0
+        except HubwatchError as error:
+            log.warning("slower reads failed", error=str(error))
+            return outcome
+        except Exception:
+            log.exception("slower reads failed")
+            return outcome
+        return replace(outcome, new_advisories=outcome.new_advisories + opened)
 
     def _restrict(self, watch: Watch, head: Head) -> Watch:
-        """Remember, before anything is read, whether it is for everybody; an answer that does not say changes nothing."""
+        """Remember, before anything is read, whether it is for everybody.
+
+        An answer that does not say changes nothing.
+        """
         if head.hub_id is None or (head.gated is not None and not head.restricted):
             return watch
         if head.restricted == watch.restricted:
@@ -231,7 +252,7 @@ class Worker:
         told = f"the Hub asked for a pause, {wait:.0f} s are left: nothing was asked, and nothing is lost"
         return Outcome(repo=watch.repo.id, status=Status.PAUSED, error=told)
 
-    def _pause(self, error: RateLimited) -> None:
+    def pause(self, error: RateLimited) -> None:
         """Keep the Hub's wish where every thread and every node sees it."""
         until = self.clock() + timedelta(seconds=error.seconds)
         with self.database.transaction() as tx:

@@ -16,26 +16,114 @@ from storage.model import DEFAULT_IDENTITY, RepoRef
 
 _LONGEST = 400  # characters that any notation of a repo can have
 _HUB_HOSTS = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
-_OTHER_KINDS = frozenset({"datasets", "spaces", "buckets", "kernels", "api", "docs", "blog", "papers", "collections"})
+_OTHER_KINDS = frozenset(
+    {"datasets", "spaces", "buckets", "kernels", "api", "docs", "blog", "papers", "collections"}
+)
 _NOT_OWNERS = _OTHER_KINDS | {"tasks", "models", "learn", "join", "login", "settings", "pricing", "chat", "new"}
 # First segments of relative paths and of made-up names in examples.
 _FOLDERS = frozenset(
-    """
-    model models checkpoint checkpoints ckpt ckpts output outputs out result results run runs data dataset datasets
-    weight weights saved saved_model saved_models log logs tmp temp cache asset assets artifact artifacts local
-    build dist src lib bin app experiment experiments trained pretrained pretrained_models finetuned path dir
-    folder home usr opt mnt var etc root workspace content work test tests config configs scripts examples docs
-    your-org your-username your_username your_org username user-name organization
-    """.split()
+    [
+        "model",
+        "models",
+        "checkpoint",
+        "checkpoints",
+        "ckpt",
+        "ckpts",
+        "output",
+        "outputs",
+        "out",
+        "result",
+        "results",
+        "run",
+        "runs",
+        "data",
+        "dataset",
+        "datasets",
+        "weight",
+        "weights",
+        "saved",
+        "saved_model",
+        "saved_models",
+        "log",
+        "logs",
+        "tmp",
+        "temp",
+        "cache",
+        "asset",
+        "assets",
+        "artifact",
+        "artifacts",
+        "local",
+        "build",
+        "dist",
+        "src",
+        "lib",
+        "bin",
+        "app",
+        "experiment",
+        "experiments",
+        "trained",
+        "pretrained",
+        "pretrained_models",
+        "finetuned",
+        "path",
+        "dir",
+        "folder",
+        "home",
+        "usr",
+        "opt",
+        "mnt",
+        "var",
+        "etc",
+        "root",
+        "workspace",
+        "content",
+        "work",
+        "test",
+        "tests",
+        "config",
+        "configs",
+        "scripts",
+        "examples",
+        "docs",
+        "your-org",
+        "your-username",
+        "your_username",
+        "your_org",
+        "username",
+        "user-name",
+        "organization",
+    ]
 )
 _MEDIA = frozenset({"application", "text", "image", "audio", "video", "font", "message", "multipart"})
 # Services that other tools put before a model's name; none of them is an owner of open models on the Hub.
 _SERVICES = frozenset(
-    """
-    anthropic azure azure_ai bedrock vertex_ai gemini ollama ollama_chat openrouter groq together_ai replicate
-    fireworks_ai litellm litellm_proxy hosted_vllm lm_studio vllm_hosted perplexity sagemaker watsonx cloudflare
-    databricks xai
-    """.split()
+    [
+        "anthropic",
+        "azure",
+        "azure_ai",
+        "bedrock",
+        "vertex_ai",
+        "gemini",
+        "ollama",
+        "ollama_chat",
+        "openrouter",
+        "groq",
+        "together_ai",
+        "replicate",
+        "fireworks_ai",
+        "litellm",
+        "litellm_proxy",
+        "hosted_vllm",
+        "lm_studio",
+        "vllm_hosted",
+        "perplexity",
+        "sagemaker",
+        "watsonx",
+        "cloudflare",
+        "databricks",
+        "xai",
+    ]
 )
 _OPENAI_SERVICE = re.compile(r"(?:gpt-[345]|gpt-4|o[1-9]|chatgpt|text-embedding|text-davinci|dall-e|tts|codex)")
 _FILE_ENDINGS = re.compile(
@@ -192,4 +280,5 @@ def _revision(path: str) -> str | None:
 
 
 def _ending(name: str) -> str:
-    return "." + name.rpartition(".")[2]
+    stem, dot, ending = name.rpartition(".")
+    return dot + ending if stem else ""

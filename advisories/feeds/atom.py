@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 
 from feedgen.feed import FeedGenerator
 
-from advisories.feeds.entries import Entry, Scope, feed_title, feed_urn, site_of
+from advisories.feeds.entries import Entry, Links, Scope, feed_title, feed_urn
 
+MEDIA_TYPE = "application/atom+xml"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)  # Atom wants a date even where nothing has happened
 
 
-def atom(scope: Scope, entries: Sequence[Entry], *, self_url: str) -> tuple[bytes, datetime | None]:
+def atom(scope: Scope, entries: Sequence[Entry], links: Links) -> tuple[bytes, datetime | None]:
     """The feed as UTF-8 XML, and when it last changed (None: never).
 
-    The same entries give the same bytes. ``self_url`` is the feed's own address; advisories are linked on
-    the same host.
+    The same entries give the same bytes. Advisories are linked on the host of the feed; pages are those of
+    RFC 5005, section 3.
     """
-    site = site_of(self_url)
     updated = max((item.updated for item in entries), default=None)
     feed = FeedGenerator()
     feed.id(feed_urn(scope))
@@ -26,13 +26,16 @@ def atom(scope: Scope, entries: Sequence[Entry], *, self_url: str) -> tuple[byte
     feed.updated(updated or _NEVER)
     feed.generator("hubwatch")
     feed.author({"name": "hubwatch"})
-    feed.link(href=self_url, rel="self", type="application/atom+xml")
-    feed.link(href=f"{site}/", rel="alternate", type="text/html")
+    feed.link(href=links.self_url, rel="self", type=MEDIA_TYPE)
+    feed.link(href=f"{links.site}/", rel="alternate", type="text/html")
+    feed.link(href=links.first_url, rel="first", type=MEDIA_TYPE)
+    if links.next_url:
+        feed.link(href=links.next_url, rel="next", type=MEDIA_TYPE)
     for item in entries:
         made = feed.add_entry(order="append")
         made.id(item.id)
         made.title(item.title)
-        made.link(href=f"{site}/advisories/{item.advisory_id}", rel="alternate")
+        made.link(href=f"{links.site}/advisories/{item.advisory_id}", rel="alternate")
         made.published(item.published)
         made.updated(item.updated)
         made.category([{"term": item.cls}, {"term": item.severity}])

@@ -17,8 +17,6 @@ from storage.database import Transaction
 from storage.model import Advisory, RepoRef, Severity, Span
 
 _CHANGES = 20  # changes listed in an entry
-_PAGE = 200  # events read at once
-_PAGES = 50  # a feed is about the newest things: it gives up looking further back than this
 _STATES = {"closed": "no longer so on the newest revision", "ended": "ended", "withdrawn": "withdrawn"}
 
 # A feed is about a repo, about all repos of an owner, or about everything that is watched.
@@ -44,28 +42,61 @@ class Entry:
     updated: datetime
 
 
-def entries_of(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a feed. ``older``, an event's number, goes on behind it; None on the last page."""
+
+    entries: tuple[Entry, ...]
+    older: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Where a feed is served: this page of it, its first page, and the next one with older entries."""
+
+    self_url: str
+    first_url: str
+    next_url: str | None = None
+
+    @property
+    def site(self) -> str:
+        """Scheme and host: where the advisories are served, too."""
+        return site_of(self.self_url)
+
+
+def page_of(
     tx: Transaction,
     repo: RepoRef | None = None,
     *,
     owner: str | None = None,
     min_severity: Severity | None = None,
+    cls: str | None = None,
+    public_only: bool = False,
+    before: int | None = None,
     limit: int = 50,
-) -> list[Entry]:
-    """The entries of a feed, the latest to open or close first: of a repo, of an owner's repos, or of all."""
-    updated: dict[str, datetime] = {}
-    before: int | None = None
-    for _ in range(_PAGES):
-        page = advisories.recent_events(
-            tx, repo=repo, owner=owner, min_severity=min_severity, limit=_PAGE, before=before
-        )
-        for item in page:
-            updated.setdefault(item.event.advisory_id, item.at)
-        if len(page) < _PAGE or len(updated) >= limit:
-            break
-        before = page[-1].number
-    found = ((advisories.get(tx, advisory_id), at) for advisory_id, at in list(updated.items())[:limit])
-    return [entry(advisory, at) for advisory, at in found if advisory is not None]
+) -> Page:
+    """A page of a feed, the latest to open or close first: of a repo, of an owner's repos, or of all.
+
+    An advisory has one entry, at the last thing that happened to it. ``before`` is the ``older`` of the page
+    before this one: what happens in between moves nothing on the pages behind it.
+    """
+    found = advisories.recent_events(
+        tx,
+        repo=repo,
+        owner=owner,
+        min_severity=min_severity,
+        cls=cls,
+        public_only=public_only,
+        last_only=True,
+        before=before,
+        limit=limit + 1,
+    )
+    shown = found[:limit]
+    by_id = {made.id: made for made in advisories.by_ids(tx, [item.event.advisory_id for item in shown])}
+    return Page(
+        entries=tuple(entry(by_id[item.event.advisory_id], item.at) for item in shown),
+        older=shown[-1].number if len(found) > limit else None,
+    )
 
 
 def entry(advisory: Advisory, updated: datetime) -> Entry:

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from advisories.osv import status, summary, timestamp
-from advisories.rules.registry import rule_of
+from advisories.rules.registry import by_class
 from advisories.view import clipped, plain
 from storage.model import Advisory, AdvisoryAction, Digest, Notice, RepoRef, Severity, Subscription
 
@@ -107,7 +107,7 @@ def _type(subscription: Subscription, notices: Sequence[Notice]) -> str:
 def _repo(repo: RepoRef, notices: Sequence[Notice], advisories: Mapping[str, Advisory]) -> dict[str, Any]:
     told: dict[str, list[Notice]] = {}
     for notice in notices:
-        if notice.item.kind != NEW_REPO:
+        if notice.item.payload.get("advisory"):
             told.setdefault(str(notice.item.payload["advisory"]), []).append(notice)
     groups: dict[str, list[dict[str, Any]]] = {net.value: [] for net in Net}
     for advisory_id, group in told.items():
@@ -132,16 +132,16 @@ def _about(advisory: Advisory | None) -> dict[str, Any]:
     """What an advisory says of itself; nothing when it is not here any more."""
     if advisory is None:
         return {"summary": ""}
-    rule = rule_of(advisory.cls)
+    rule = by_class().get(advisory.cls)  # a class that an upgrade gave up must not hold up what waits
     paths = sorted({item.finding.change.path for item in advisory.findings} - {""})
     return {
         "class": advisory.cls,
         "severity": advisory.severity.label,
-        "title": rule.title,
-        "summary": summary(advisory),
+        "title": rule.title if rule else advisory.cls,
+        "summary": summary(advisory) if rule else "",
         "status": status(advisory),
         "reason": clipped(advisory.reason),
-        "advice": rule.advise(before=advisory.predecessor, after=advisory.introduced or "now"),
+        "advice": rule.advise(before=advisory.predecessor, after=advisory.introduced or "now") if rule else "",
         "introduced": advisory.introduced or None,
         "last_known_before": advisory.predecessor,
         "superseded_by": advisory.superseded_by,

@@ -8,6 +8,7 @@ environment are not used, for the same reason.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,9 +29,11 @@ from storage.model import canonical_json
 DEADLINE_SECONDS = 20.0
 """For one attempt, from resolving the name to the last byte read of the answer."""
 _CONNECT_SECONDS = 5.0
-_READ = 2048  # bytes of an answer that are looked at
+_READ = 2048  # bytes of a refusal that are looked at, for the log
+_EXCERPT_SECONDS = 1.0
 _LONGEST_WISH = timedelta(hours=24)
 _SCHEMES = {"http": 80, "https": 443}
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,10 @@ NOTIFIER = Webhook()
 def _parse(url: str) -> httpx.URL:
     try:
         parsed = httpx.URL(url)
-        good = parsed.scheme in _SCHEMES and parsed.host and 0 < _port(parsed) < 65536
+        host = parsed.raw_host.decode("ascii")
+        good = parsed.scheme in _SCHEMES and _HOST.fullmatch(host) and 0 < _port(parsed) < 65536
     except (httpx.InvalidURL, TypeError, ValueError):
-        good = False
+        good = None
     if not good or len(url) > 2000:
         raise UsageError("this is not a webhook URL", help="write https://host/path")
     return parsed
@@ -133,7 +137,7 @@ async def _post(
         )
         try:
             async with _streamed(client, request) as response:
-                excerpt = await _excerpt(response)
+                excerpt = "" if response.is_success else await _excerpt(response)
                 return _judge(response, excerpt, now), True
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             return Answer(delivered=False, silent=True, error=f"cannot connect: {_words(error)}"), False
@@ -159,11 +163,12 @@ async def _excerpt(response: httpx.Response) -> str:
     """The beginning of an answer, for the log; the rest is never read, however much there is."""
     read = b""
     try:
-        async for chunk in response.aiter_raw():
-            read += chunk[: _READ - len(read)]
-            if len(read) >= _READ:
-                break
-    except httpx.HTTPError:
+        async with asyncio.timeout(_EXCERPT_SECONDS):
+            async for chunk in response.aiter_raw():
+                read += chunk[: _READ - len(read)]
+                if len(read) >= _READ:
+                    break
+    except (httpx.HTTPError, TimeoutError):
         pass  # the status is what counts, and it is here
     return one_line(read.decode("utf-8", "replace"), 200)
 

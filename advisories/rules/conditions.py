@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisories.rules.rating import Base
-from storage.model import Change, Severity
+from storage.model import Change, Json, Severity
 
 
 def when(fact: str, severity: Severity, reason: str) -> Base:
@@ -11,6 +11,15 @@ def when(fact: str, severity: Severity, reason: str) -> Base:
 
     def base(change: Change) -> tuple[Severity, str] | None:
         return (severity, reason) if change.facts.get(fact) else None
+
+    return base
+
+
+def equals(fact: str, value: Json, severity: Severity, reason: str) -> Base:
+    """A base that applies when a fact has this value."""
+
+    def base(change: Change) -> tuple[Severity, str] | None:
+        return (severity, reason) if change.facts.get(fact) == value else None
 
     return base
 

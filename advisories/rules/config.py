@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from advisories.rules.conditions import first_of, when
+from advisories.rules.conditions import equals, first_of, when
 from advisories.rules.interface import Rule
 from storage.model import Severity
 
 _DEFAULT = when("default_equal", Severity.INFO, "the key was set to what its class takes anyway")
 _BOOKKEEPING = when("bookkeeping", Severity.INFO, "a note of the tool that wrote the file, read by nothing")
+_TRAINING = when("training", Severity.INFO, "read in training alone: the published weights answer as before")
 
 RULES = (
     Rule(
@@ -18,7 +19,11 @@ RULES = (
         advice="Fetch code, config and weights again at one commit; never mix files of {before} and {after}.",
         cwe=("CWE-1288",),
         lowerable=True,
-        base=_DEFAULT,
+        base=first_of(
+            _DEFAULT,
+            when("shapeless", Severity.HIGH, "the shapes stay, what is computed between them does not"),
+            equals("absent", "before", Severity.HIGH, "stated for the first time: readers had to assume a value"),
+        ),
     ),
     Rule(
         cls="config.rope",
@@ -58,6 +63,7 @@ RULES = (
         advice="Pin {before}, or upgrade to library versions that know the new names.",
         cwe=("CWE-440",),
         lowerable=True,
+        base=when("first", Severity.LOW, "named for the first time: nothing that was read before is gone"),
     ),
     Rule(
         cls="config.quant",
@@ -105,6 +111,6 @@ RULES = (
         effect="A key changed that is not known to matter for loading.",
         advice="Know it; look at the value if your own code reads it.",
         lowerable=True,
-        base=first_of(_DEFAULT, _BOOKKEEPING),
+        base=first_of(_DEFAULT, _BOOKKEEPING, _TRAINING),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisories.rules.conditions import when
 from advisories.rules.interface import Rule
 from storage.model import Severity
 
@@ -13,6 +14,9 @@ RULES = (
         effect="Servers that take sampling from the repo give other outputs, scores and policy ratios.",
         advice="Set temperature, top_p and the like in your own requests, or pin {before}.",
         cwe=("CWE-1434",),
+        base=when(
+            "first", Severity.MEDIUM, "stated for the first time: no value of the repo's own was there to rely on"
+        ),
     ),
     Rule(
         cls="genconfig.type",

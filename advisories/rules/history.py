@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisories.rules.conditions import when
 from advisories.rules.interface import Rule
 from storage.model import Severity
 
@@ -30,6 +31,7 @@ RULES = (
         advice="Pin the full commit sha instead of the name.",
         cwe=("CWE-672",),
         repo_state=True,
+        base=when("forward", Severity.LOW, "the branch only gained commits, as branches do"),
     ),
     Rule(
         cls="ref.removed",

@@ -125,6 +125,7 @@ def _all_equal(change: Change, context: Context) -> bool:
         before is not None
         and bool(probes)
         and all(probe.outcome is ProbeOutcome.EQUAL for probe in probes)
+        and any(probe.before is not None for probe in probes)  # two refusals show nothing
         and not before.gaps
         and not after.gaps
         and before.tensor_files == after.tensor_files

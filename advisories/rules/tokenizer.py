@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisories.rules.conditions import when
 from advisories.rules.interface import Rule
 from storage.model import Severity
 
@@ -56,6 +57,7 @@ RULES = (
         effect="Older readers do not know the class and fail to load, or fall back to another.",
         advice="Check that every runtime you use knows the class, or pin {before}.",
         cwe=("CWE-440",),
+        base=when("twins", Severity.LOW, "the slow and the fast class of one family: loaders take either"),
     ),
     Rule(
         cls="tokenizer.vocab_size",

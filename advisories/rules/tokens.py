@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisories.rules.conditions import when
 from advisories.rules.interface import Rule
 from storage.model import Severity
 
@@ -13,6 +14,9 @@ RULES = (
         effect="Generation does not end, or ends too soon.",
         advice="Stop on every end token that config, generation config or tokenizer name; test that output ends.",
         cwe=("CWE-835",),
+        base=when(
+            "first", Severity.MEDIUM, "named for the first time: nothing ended generation by this file before"
+        ),
     ),
     Rule(
         cls="tokens.inconsistent",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisories.rules.conditions import when
+from advisories.rules.conditions import first_of, listed, when
 from advisories.rules.interface import Rule
 from storage.model import Severity
 
@@ -16,6 +16,10 @@ RULES = (
         cwe=("CWE-502", "CWE-506"),
         atlas=("AML.T0011.000", "AML.T0018.002", "AML.T0058"),
         standing=True,
+        base=first_of(
+            listed("dangerous", Severity.CRITICAL, "loading it imports what can do harm"),
+            when("arrival", Severity.HIGH, "the first weights of the repo, none were there to be replaced"),
+        ),
     ),
     Rule(
         cls="weights.replaced",

@@ -12,11 +12,12 @@ import pytest
 
 from advisories.export import export
 from advisories.osv_model import OsvDocument
+from storage import watches
 from storage.database import Database
 from storage.errors import UsageError
 from storage.model import Severity
 from tests.advisories.landing import Kept
-from tests.advisories.story import finding
+from tests.advisories.story import REPO, START, finding
 
 
 @pytest.fixture
@@ -154,3 +155,46 @@ def test_an_empty_database(kept: Kept, folder: Path) -> None:
     assert (folder / "modified_id.csv").read_bytes() == b""
     with zipfile.ZipFile(folder / "all.zip") as archive:
         assert archive.namelist() == []
+
+
+def test_what_is_not_for_everybody_is_left_out_where_that_is_asked(kept: Kept, folder: Path) -> None:
+    kept.rope("A", "B")
+    assert export(kept.database, folder, public_only=True).total == 1
+    with kept.database.transaction() as tx:
+        watches.add(tx, REPO, now=START, restricted=True)
+    report = export(kept.database, folder, public_only=True)
+    assert (report.total, report.removed) == (0, 1)
+    with zipfile.ZipFile(folder / "all.zip") as archive:
+        assert archive.namelist() == []
+    assert export(kept.database, folder / "whole").total == 1
+
+
+def test_a_lost_file_is_written_again(kept: Kept, folder: Path) -> None:
+    kept.rope("A", "B", "C")
+    export(kept.database, folder)
+    before = contents(folder)
+    (folder / "GIT" / f"{kept.story.of('B').id}.json").unlink()
+    (folder / "all.zip").write_bytes(b"not a zip")
+    export(kept.database, folder)
+    assert contents(folder) == before
+
+
+def test_archives_can_be_left_for_later(kept: Kept, folder: Path) -> None:
+    kept.rope("A", "B")
+    export(kept.database, folder, archives=False)
+    assert not (folder / "all.zip").exists()
+    kept.rope("C")
+    export(kept.database, folder, archives=False)
+    export(kept.database, folder)
+    export(kept.database, folder / "whole")
+    assert contents(folder / "whole") == {
+        name: made for name, made in contents(folder).items() if not name.startswith("whole/")
+    }
+
+
+def test_what_an_increment_writes_is_what_a_fresh_export_writes(kept: Kept, folder: Path) -> None:
+    for number, value in enumerate("ABACBADDB"):
+        kept.rope(value)
+        export(kept.database, folder / "kept")
+        export(kept.database, folder / str(number))
+        assert contents(folder / "kept") == contents(folder / str(number))

@@ -11,14 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisories.feeds.atom import atom
-from advisories.feeds.entries import Entry, Scope, entries_of, entry
+from advisories.feeds.entries import Entry, Links, Scope, entry, page_of
 from advisories.feeds.jsonfeed import jsonfeed
+from storage import watches
 from storage.database import Database
 from storage.model import RepoRef, Severity
 from tests.advisories.landing import Kept
-from tests.advisories.story import REPO, Story, finding
+from tests.advisories.story import REPO, START, Story, finding
 
 SELF = "http://127.0.0.1:8600/feeds/acme/tiny-llm.atom"
+
+
+def links(url: str) -> Links:
+    return Links(self_url=url, first_url=url)
 
 
 @pytest.fixture
@@ -29,11 +34,11 @@ def kept(sqlite_database: Database) -> Kept:
 def entries(kept: Kept, **options: Any) -> list[Entry]:
     options = options or {"repo": REPO}
     with kept.database.snapshot() as tx:
-        return entries_of(tx, **options)
+        return list(page_of(tx, **options).entries)
 
 
 def parsed(found: list[Entry], scope: Scope = REPO) -> Any:
-    body, _ = atom(scope, found, self_url=SELF)
+    body, _ = atom(scope, found, links(SELF))
     feed = feedparser.parse(body)
     assert not feed.bozo, feed.get("bozo_exception")
     return feed
@@ -73,7 +78,7 @@ def test_ids_do_not_depend_on_where_the_feed_is_served(kept: Kept) -> None:
     kept.rope("A", "B")
     found = entries(kept)
     here, there = (
-        feedparser.parse(atom(REPO, found, self_url=f"{site}/feeds/x.atom")[0])
+        feedparser.parse(atom(REPO, found, links(f"{site}/feeds/x.atom"))[0])
         for site in ("http://127.0.0.1:8600", "https://hubwatch.example")
     )
     assert here.feed.id == there.feed.id
@@ -96,15 +101,15 @@ def test_scopes_and_severities(kept: Kept) -> None:
 
 
 def test_an_empty_feed_is_a_feed() -> None:
-    body, updated = atom(REPO, [], self_url=SELF)
+    body, updated = atom(REPO, [], links(SELF))
     assert updated is None
     assert not feedparser.parse(body).bozo
-    assert body == atom(REPO, [], self_url=SELF)[0]
+    assert body == atom(REPO, [], links(SELF))[0]
 
 
 def test_the_same_entries_give_the_same_bytes(kept: Kept) -> None:
     kept.rope("A", "B", "C")
-    assert atom(REPO, entries(kept), self_url=SELF) == atom(REPO, entries(kept), self_url=SELF)
+    assert atom(REPO, entries(kept), links(SELF)) == atom(REPO, entries(kept), links(SELF))
 
 
 def told(text: str) -> Entry:
@@ -136,13 +141,13 @@ def test_hostile_text_is_shown_and_does_nothing() -> None:
 def test_whatever_a_title_holds_the_feeds_are_well_formed(text: str) -> None:
     item = told(text)
     parsed([item])
-    body, _ = jsonfeed(REPO, [item], self_url=SELF)
+    body, _ = jsonfeed(REPO, [item], links(SELF))
     assert json.loads(body.decode("utf-8"))["items"][0]["title"] == item.title
 
 
 def test_json_feed(kept: Kept) -> None:
     kept.rope("A", "B", "A")
-    body, updated = jsonfeed(REPO, entries(kept), self_url=SELF.replace(".atom", ".json"))
+    body, updated = jsonfeed(REPO, entries(kept), links(SELF.replace(".atom", ".json")))
     feed = json.loads(body)
     assert updated == kept.story.clock(2)
     assert feed["version"] == "https://jsonfeed.org/version/1.1"
@@ -151,3 +156,40 @@ def test_json_feed(kept: Kept) -> None:
     assert item["url"] == f"http://127.0.0.1:8600/advisories/{kept.story.of('B').id}"
     assert item["date_published"] < item["date_modified"]
     assert item["tags"] == ["config.rope", "high"]
+
+
+def test_pages_hold_every_advisory_once_though_more_happens_in_between(kept: Kept) -> None:
+    kept.rope("A", "B", "C", "D", "E")
+    with kept.database.snapshot() as tx:
+        first = page_of(tx, REPO, limit=2)
+    kept.rope("F")  # opens one and closes one
+    with kept.database.snapshot() as tx:
+        second = page_of(tx, REPO, limit=2, before=first.older)
+        whole = page_of(tx, REPO, limit=50)
+    shown = [item.advisory_id for item in (*first.entries, *second.entries)]
+    assert len(set(shown)) == len(shown) == 4
+    assert second.older is None
+    assert len(whole.entries) == 5
+
+
+def test_pages_are_linked(kept: Kept) -> None:
+    kept.rope("A", "B")
+    places = Links(self_url=SELF, first_url=SELF, next_url=f"{SELF}?cursor=x&class=a.b")
+    feed = feedparser.parse(atom(REPO, entries(kept), places)[0])
+    assert {link.rel: link.href for link in feed.feed.links} == {
+        "self": SELF,
+        "alternate": "http://127.0.0.1:8600/",
+        "first": SELF,
+        "next": f"{SELF}?cursor=x&class=a.b",
+    }
+    assert json.loads(jsonfeed(REPO, entries(kept), places)[0])["next_url"] == places.next_url
+
+
+def test_filters_by_class_and_what_is_not_for_everybody(kept: Kept) -> None:
+    kept.land({"config:rope": "A", "config:eos": "1"})
+    kept.land({"config:rope": "B", "config:eos": "2"})
+    assert [item.cls for item in entries(kept, cls="tokens.eos")] == ["tokens.eos"]
+    assert len(entries(kept, public_only=True)) == 2
+    with kept.database.transaction() as tx:
+        watches.add(tx, REPO, now=START, restricted=True)
+    assert entries(kept, public_only=True) == []

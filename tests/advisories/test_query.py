@@ -1,16 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 import pytest
 
-from advisories.query import PAGE, Query, StoredSource, answer, answer_batch, matches, normalized, parse_query
+from advisories.query import (
+    PAGE,
+    DocumentSource,
+    Query,
+    StoredSource,
+    answer,
+    answer_batch,
+    matches,
+    normalized,
+    parse_query,
+)
+from storage import watches
 from storage.database import Database
 from storage.errors import UsageError
-from storage.model import Json, RepoRef, Severity
+from storage.model import Json, Severity
 from tests.advisories.landing import Kept
-from tests.advisories.story import REPO, finding, sha
+from tests.advisories.story import REPO, START, finding, sha
 
 NAME = "https://huggingface.co/acme/tiny-llm"
 PURL = "pkg:huggingface/acme/tiny-llm"
@@ -115,26 +123,33 @@ def test_info_is_left_out(kept: Kept) -> None:
 
 
 def test_repos_that_may_not_be_seen_are_left_out(kept: Kept) -> None:
-    def nobody(repo: RepoRef) -> bool:
-        return repo != REPO
+    with kept.database.transaction() as tx:
+        watch = watches.add(tx, REPO, now=START, restricted=True)
+    for public in (False, True):
+        with kept.database.transaction() as tx:
+            watches.change(tx, watch.repo, now=START, public=public)
+        with kept.database.snapshot() as tx:
+            outside, inside = StoredSource(tx, public_only=True), StoredSource(tx)
+            known = kept.story.of("B").id
+            for body in ({"commit": sha(1)}, {"package": {"purl": PURL}}, {"version": sha(1), "package": GIT}):
+                assert ("vulns" in answer(outside, body)) == public
+                assert "vulns" in answer(inside, body)
+            assert (outside.get(known) is not None) == public
+            assert inside.get(known) is not None
 
+
+def test_a_batch_says_the_same_times_as_the_documents(kept: Kept) -> None:
     with kept.database.snapshot() as tx:
-        assert answer(StoredSource(tx, nobody), {"commit": sha(1)}) == {}
-
-
-class Listed:
-    """Documents at hand."""
-
-    def __init__(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        self.documents = list(documents)
-
-    def candidates(self, query: Query) -> Iterable[Mapping[str, Any]]:
-        return self.documents
+        source = StoredSource(tx)
+        for number in range(4):
+            whole = answer(source, {"commit": sha(number)}).get("vulns", [])
+            (short,) = answer_batch(source, {"queries": [{"commit": sha(number)}]})["results"]
+            assert short.get("vulns", []) == [{"id": made["id"], "modified": made["modified"]} for made in whole]
 
 
 def test_long_answers_come_in_pages() -> None:
     affected = [{"package": {"ecosystem": "GIT", "name": NAME}, "versions": [sha(1)]}]
-    source = Listed(
+    source = DocumentSource(
         {"id": f"x_{number:04}", "modified": "now", "affected": affected} for number in range(PAGE + 7)
     )
     first = answer(source, {"commit": sha(1)})

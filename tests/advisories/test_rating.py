@@ -130,7 +130,8 @@ class TestRaising:
         assert rated(change("template.hidden_chars"), change("code.changed"), before=None).severity is HIGH
 
 
-EQUAL = ProbeResult(probe="one turn", outcome=ProbeOutcome.EQUAL)
+EQUAL = ProbeResult(probe="one turn", outcome=ProbeOutcome.EQUAL, before="a", after="a")
+REFUSED = ProbeResult(probe="one turn", outcome=ProbeOutcome.EQUAL, before_error="x", after_error="x")
 DIFFERENT = ProbeResult(probe="tools", outcome=ProbeOutcome.DIFFERENT, before="a", after="b")
 GAP = ProbeResult(probe="long", outcome=ProbeOutcome.GAP)
 HEADER = TensorFile(
@@ -182,7 +183,7 @@ class TestLowering:
     def test_never_for_other_classes(self, cls: str) -> None:
         assert self.lowered(cls).reason == "class severity"
 
-    @pytest.mark.parametrize("probes", [(), (EQUAL, GAP), (EQUAL, DIFFERENT)])
+    @pytest.mark.parametrize("probes", [(), (EQUAL, GAP), (EQUAL, DIFFERENT), (REFUSED,)])
     def test_not_without_probes_nor_with_a_gap_nor_with_a_difference(
         self, probes: tuple[ProbeResult, ...]
     ) -> None:

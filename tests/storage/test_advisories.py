@@ -202,11 +202,12 @@ def test_documents_that_changed_since(database: Database) -> None:
         edited = advisory(3, Span(introduced=sha("a"), fixed=sha("b")), holds=False, modified=NOW + 2 * HOUR)
         for item in (growing, closed, edited):
             advisories.save(tx, item)
-        assert list(advisories.modified_since(tx, None)) == [growing, closed, edited]
-        assert list(advisories.modified_since(tx, NOW)) == [edited]
+        assert advisories.ids(tx) == {growing.id, closed.id, edited.id}
+        assert list(advisories.by_ids(tx, [edited.id, "x", growing.id])) == [edited, growing]
+        assert advisories.modified_since(tx, NOW) == {edited.id}
         _land_all(tx, "c", observed_at=NOW + HOUR)
-        assert list(advisories.modified_since(tx, NOW)) == [growing, edited]
-        assert list(advisories.modified_since(tx, NOW + 2 * HOUR)) == []
+        assert advisories.modified_since(tx, NOW) == {growing.id, edited.id}
+        assert advisories.modified_since(tx, NOW + 2 * HOUR) == set()
         assert advisories.listed_since(tx, [growing, closed]) == {growing.id: NOW + HOUR, closed.id: NOW}
 
 

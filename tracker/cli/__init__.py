@@ -12,6 +12,7 @@ from storage.errors import HubwatchError
 
 COMMANDS = {
     "advisories": "tracker.cli.advisories:advisories",
+    "audit": "tracker.cli.audit:audit",
     "blame": "tracker.cli.reading:blame",
     "config": "tracker.cli.config:config",
     "db": "tracker.cli.db:db",
@@ -23,6 +24,8 @@ COMMANDS = {
     "poll": "tracker.cli.poll:poll",
     "run": "tracker.cli.run:run",
     "show": "tracker.cli.reading:show",
+    "subscribe": "tracker.cli.subscribe:subscribe",
+    "token": "tracker.cli.token:token",
     "watch": "tracker.cli.watch:watch",
 }
 

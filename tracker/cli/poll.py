@@ -37,10 +37,11 @@ PATIENCE = timedelta(seconds=60)
 
 @click.command()
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
+@click.option("--refs", is_flag=True, help="Read branches, tags, pull requests and related repos too, due or not.")
 @json_option
 @limit_option
 @click.pass_context
-def poll(ctx: click.Context, repos: tuple[str, ...], as_json: bool, limit: int | None) -> int:
+def poll(ctx: click.Context, repos: tuple[str, ...], refs: bool, as_json: bool, limit: int | None) -> int:
     """Look at the watched REPOs (default: all) now, whatever the schedule or back-off says.
 
     Exit code 1 when any of them could not be followed; the others are done all the same.
@@ -48,6 +49,8 @@ def poll(ctx: click.Context, repos: tuple[str, ...], as_json: bool, limit: int |
     settings = settings_of(ctx)
     wanted = [repo_of(settings, text) for text in repos]
     with opened(settings) as database, assemble(settings, database) as services:
+        if services.worker.slow is not None:
+            services.worker.slow.always = refs
         if not wanted:
             services.owners.look()
         chosen = _choose(services, wanted)
@@ -58,7 +61,7 @@ def poll(ctx: click.Context, repos: tuple[str, ...], as_json: bool, limit: int |
         emit({"repos": [_outcome_json(outcome) for outcome in rows]})
         for outcome in outcomes:
             if outcome.error:
-                click.echo(f"{outcome.repo}: {printable(outcome.error, 400)}", err=True)
+                click.echo(_told(outcome), err=True)
     else:
         _show(outcomes, limited(as_json, limit))
     return 0 if all(outcome.status.good for outcome in outcomes) else 1
@@ -108,7 +111,8 @@ def _check_all(services: Services, chosen: list[Watch], threads: int, *, bar: bo
             for future in as_completed(futures):
                 watch = futures[future]
                 outcomes[watch.id] = future.result()
-                progress.update(tasks[watch.id], total=1, completed=1)
+                total = max(1, outcomes[watch.id].new_revisions)
+                progress.update(tasks[watch.id], total=total, completed=total)
         except KeyboardInterrupt:
             services.stop()
             for future in futures:
@@ -134,6 +138,12 @@ def _outcome_json(outcome: Outcome) -> dict[str, object]:
     }
 
 
+def _told(outcome: Outcome) -> str:
+    """What went wrong, in one line that names the repo once."""
+    error = printable(outcome.error or "", 400)
+    return error if error.startswith(outcome.repo) else f"{outcome.repo}: {error}"
+
+
 def _show(outcomes: list[Outcome], limit: int | None) -> None:
     if not outcomes:
         click.echo("nothing is watched; next: hubwatch watch add owner/name")
@@ -144,4 +154,4 @@ def _show(outcomes: list[Outcome], limit: int | None) -> None:
     console().print(table)
     for outcome in outcomes:
         if outcome.error:
-            click.echo(f"{outcome.repo}: {printable(outcome.error, 400)}", err=True)
+            click.echo(_told(outcome), err=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from deepdiff import DeepDiff
 
 from storage.model import Change, DocumentKind, Json, Snapshot
-from tracker.diff.config_keys import BOOKKEEPING, class_of, class_of_file
+from tracker.diff.config_keys import BOOKKEEPING, SHAPELESS, TRAINING, class_of, class_of_file
 from tracker.diff.config_view import Entry, Path, View, view
 from tracker.diff.documents import paths_of
 from tracker.diff.values import (
@@ -257,8 +257,16 @@ def _facts(key: Path, was: Entry | None, now: Entry | None, old: View, new: View
         facts["absent"] = side
         if (default := seen.default(key)) is not None:
             facts["default"] = capped(default)
+        elif side == "before":
+            facts["first"] = True
+        if side == "before" and not old.entries:
+            facts["first"] = True
     if key and key[-1] in BOOKKEEPING:
         facts["bookkeeping"] = True
+    if key and key[-1] in TRAINING:
+        facts["training"] = True
+    if key and key[-1] in SHAPELESS:
+        facts["shapeless"] = True
     if was and now and isinstance(was.value, list) and isinstance(now.value, list):
         facts["delta"] = list_delta(was.value, now.value)
         if any(isinstance(item, dict) for item in was.value) and any(isinstance(item, dict) for item in now.value):

@@ -17,6 +17,15 @@ BOOKKEEPING = frozenset(
      "output_attentions", "output_hidden_states", "problem_type", "peft_version", "special_tokens_map_file",
      "tokenizer_file"}
 )  # fmt: skip
+# What only training reads: the published weights and what they answer stay as they are.
+TRAINING = frozenset(
+    {"initializer_range", "initializer_factor", "init_std", "gradient_checkpointing", "attention_dropout",
+     "hidden_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob", "activation_dropout", "dropout",
+     "attn_pdrop", "resid_pdrop", "embd_pdrop", "summary_first_dropout", "classifier_dropout", "layerdrop",
+     "encoder_layerdrop", "decoder_layerdrop", "embedding_dropout", "router_aux_loss_coef", "router_z_loss_coef",
+     "router_jitter_noise", "aux_loss_alpha", "apply_spec_augment", "mask_time_prob", "mask_feature_prob",
+     "label_smoothing", "use_bfloat16", "ctc_loss_reduction", "ctc_zero_infinity"}
+)  # fmt: skip
 _CONTEXT = frozenset(
     {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_seq_length", "max_sequence_length",
      "seq_length", "model_max_length", "max_target_positions", "max_source_positions", "context_length",
@@ -101,10 +110,34 @@ GENERATION_DEFAULTS: Mapping[str, object] = {
 }
 
 
+# What a model config counts as saying where neither it nor its class's present defaults say anything: the
+# defaults that transformers had in every config before version 5, and what readers take where a key is absent.
+LEGACY_DEFAULTS: Mapping[str, object] = {
+    **{key: value for key, value in GENERATION_DEFAULTS.items() if key != "use_cache"},
+    "encoder_no_repeat_ngram_size": 0,
+    "remove_invalid_values": False,
+    "position_embedding_type": "absolute",
+    "gradient_checkpointing": False,
+    "torchscript": False,
+    "tf_legacy_loss": False,
+    "use_bfloat16": False,
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "tie_encoder_decoder": False,
+    "tie_word_embeddings": True,
+    "pruned_heads": {},
+    "pretraining_tp": 1,
+    "chunk_size_feed_forward": 0,
+    "output_past": True,
+}
+# Keys that choose what is computed, not how large anything is.
+SHAPELESS = frozenset({"hidden_act", "hidden_activation", "activation_function"})
+
+
 def class_of(kind: DocumentKind, path: Sequence[str]) -> str:
     """The change class of a value, by the file's kind and the value's canonical key path."""
     last = path[-1] if path else ""
-    if last in BOOKKEEPING:
+    if last in BOOKKEEPING or last in TRAINING:
         return "config.other"
     if last == "_class_name":
         return "config.component_class"

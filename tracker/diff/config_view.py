@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from storage.model import DocumentKind, Json, Snapshot
-from tracker.diff.config_keys import GENERATION_DEFAULTS, ROPE_INSIDE, ROPE_ROOT, SKIPPED
+from tracker.diff.config_keys import GENERATION_DEFAULTS, LEGACY_DEFAULTS, ROPE_INSIDE, ROPE_ROOT, SKIPPED
 from tracker.diff.values import MAX_LEAVES, value_digest
 from tracker.snapshot.defaults import SAME_MEANING, defaults_of, stored_key
 from tracker.snapshot.tokenizer import folder_of, ids_of, in_folder
 
 Path = tuple[str, ...]
 _MISSING: Final = object()
+NOT_MODELS = frozenset({"quantization_config", "compression_config", "generation_config"})
 _MODEL_KINDS = frozenset({DocumentKind.CONFIG, DocumentKind.GENERATION_CONFIG})
 
 
@@ -63,7 +64,15 @@ class View:
                 value = value.get(key, _MISSING) if isinstance(value, Mapping) else _MISSING
             if value is not _MISSING:
                 return value
-        return "default" if path[-2:] == (ROPE_ROOT, "rope_type") else None
+        if path[-2:] == (ROPE_ROOT, "rope_type"):
+            return "default"
+        return LEGACY_DEFAULTS.get(path[-1]) if self._is_model(path[:-1]) else None
+
+    def _is_model(self, path: Path) -> bool:
+        """Whether a place of a config.json is a model's own: the top, or a part such as ``text_config``."""
+        return self.kind is DocumentKind.CONFIG and all(
+            part.endswith("_config") and part not in NOT_MODELS for part in path
+        )
 
     @property
     def model_type(self) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from storage.model import Change, DocumentKind, Json, Snapshot, digest
+from tracker.diff.config_view import NOT_MODELS
 from tracker.diff.known_bad import known_bad
 from tracker.diff.values import capped, examples, short
 from tracker.snapshot.config import language_part, main_config
@@ -21,7 +22,6 @@ _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|token_embedding)\.weight$"
 )
 _QUANT_LISTS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
-_NOT_MODELS = frozenset({"quantization_config", "compression_config", "generation_config"})
 _MAX_NAMES = 200_000  # tensor names held against a list
 
 
@@ -126,7 +126,7 @@ def _declared_rows(config: Json) -> tuple[int | None, str]:
         return None, ""
     nested = {key for key, value in config.items() if key.endswith("_config") and isinstance(value, Mapping)}
     value = effective(config, "vocab_size")
-    return (value, "vocab_size") if nested <= _NOT_MODELS and type(value) is int else (None, "")
+    return (value, "vocab_size") if nested <= NOT_MODELS and type(value) is int else (None, "")
 
 
 def quantization_list(snapshot: Snapshot) -> Disagreement | None:

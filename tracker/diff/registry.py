@@ -91,7 +91,7 @@ def _arrived(before: Snapshot, after: Snapshot, changes: list[Change]) -> list[C
         return changes
     first = {path for paths in parts.values() for path in paths}
     kept = [
-        change
+        replace(change, facts={**change.facts, "arrival": True}) if change.path in first else change
         for change in changes
         if change.path not in first or change.cls in _DANGERS or change.cls.startswith("code.")
     ]

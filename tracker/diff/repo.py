@@ -1,6 +1,7 @@
 """What a revision is as a whole: readable or not, and whether it is the first with a model in it.
 
 Facets: ``repo:readable:<path>``, "ok", or the reason why not with the content it holds for, or the flaws;
+``repo:shards:<set>``, the same over all shards of one weight set, which are one subject;
 ``repo:part:<part>``, whether a model's config, tokenizer or weights are there at all.
 """
 
@@ -13,6 +14,7 @@ from pathlib import PurePosixPath
 
 from storage.model import Change, DocumentKind, Json, Manifest, Snapshot, digest
 from tracker.diff.values import examples, short
+from tracker.diff.weight_sets import set_name
 from tracker.snapshot.kinds import is_weight, kind_of
 
 OK = digest("ok")
@@ -37,21 +39,31 @@ class Repo:
     def diff(self, before: Snapshot, after: Snapshot) -> Iterable[Change]:
         """Files that became unreadable, or unreadable in another way."""
         states = _states(before)
-        for path, state in sorted(_states(after).items()):
+        alone, sets = _by_subject(_states(after))
+        for path, state in sorted(alone.items()):
             known = self._digest(before, path, states)
             if known != digest(state):
                 yield _unreadable(path, state, known)
+        for name, members in sorted(sets.items()):
+            known = _shards_digest(before, name, states)
+            if known != digest(members):
+                yield _unreadable_shards(name, members, known)
 
     def standing(self, snapshot: Snapshot) -> Iterable[Change]:
         """Every gap and every flawed file."""
-        for path, state in sorted(_states(snapshot).items()):
+        alone, sets = _by_subject(_states(snapshot))
+        for path, state in sorted(alone.items()):
             yield _unreadable(path, state, None)
+        for name, members in sorted(sets.items()):
+            yield _unreadable_shards(name, members, None)
 
     def observe(self, snapshot: Snapshot, facet: str) -> str | None:
         """Whether a file is readable, or a part of a model is there."""
         if facet.startswith("repo:part:"):
             part = facet.removeprefix("repo:part:")
             return digest("present") if any(part_of(path) == part for path in snapshot.manifest.files) else None
+        if facet.startswith("repo:shards:"):
+            return _shards_digest(snapshot, facet.removeprefix("repo:shards:"), _states(snapshot))
         return self._digest(snapshot, facet.removeprefix("repo:readable:"), _states(snapshot))
 
     @staticmethod
@@ -76,6 +88,44 @@ def _states(snapshot: Snapshot) -> dict[str, dict[str, Json]]:
                 "content": files[gap.path].content_key,
             }
     return found
+
+
+def _is_shard(path: str) -> bool:
+    return is_weight(path) and set_name(path) != path
+
+
+def _by_subject(
+    states: dict[str, dict[str, Json]],
+) -> tuple[dict[str, dict[str, Json]], dict[str, dict[str, dict[str, Json]]]]:
+    """The states of files that stand for themselves, and those of shards by their set."""
+    alone = {path: state for path, state in states.items() if not _is_shard(path)}
+    sets: dict[str, dict[str, dict[str, Json]]] = {}
+    for path in sorted(states.keys() - alone.keys()):
+        sets.setdefault(set_name(path), {})[path] = states[path]
+    return alone, sets
+
+
+def _shards_digest(snapshot: Snapshot, name: str, states: dict[str, dict[str, Json]]) -> str | None:
+    shards = [path for path in snapshot.manifest.files if _is_shard(path) and set_name(path) == name]
+    members = {path: states[path] for path in shards if path in states}
+    return digest(members) if members else OK if shards else None
+
+
+def _unreadable_shards(name: str, members: dict[str, dict[str, Json]], before_digest: str | None) -> Change:
+    first = min(members)
+    reasons = Counter(str(state["reason"]) for state in members.values())
+    return Change(
+        cls="document.unreadable",
+        path=first,
+        summary=f"{len(members)} shards of {short(name, limit=100)} cannot be read: "
+        f"{short(', '.join(reasons), limit=60)}, {short(members[first]['detail'], limit=80)}",
+        before="ok" if before_digest == OK else None,
+        after={"shards": len(members), "reasons": dict(reasons)},
+        facet=f"repo:shards:{name}",
+        before_digest=before_digest,
+        after_digest=digest(members),
+        facts={"readable": False, "paths": sorted(members)[:1_000], "reason": reasons.most_common(1)[0][0]},
+    )
 
 
 def _unreadable(path: str, state: dict[str, Json], before_digest: str | None) -> Change:
@@ -146,12 +196,14 @@ _TOKENIZER_NAMES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model"
 
 
 def part_of(path: str) -> str | None:
-    """The part of a model that a file belongs to: config, tokenizer, weights or card."""
+    """The part of a model that a file belongs to: config, quantization, tokenizer, weights or card."""
     kind = kind_of(path)
     if kind is DocumentKind.CARD:
         return "card"
     if kind is DocumentKind.CONFIG:
         return "config"
+    if kind is DocumentKind.QUANTIZATION:
+        return "quantization"
     if kind in _TOKENIZER_KINDS or PurePosixPath(path).name in _TOKENIZER_NAMES:
         return "tokenizer"
     return "weights" if is_weight(path) or kind is DocumentKind.WEIGHT_INDEX else None
@@ -168,7 +220,10 @@ def arrivals(before: Manifest, after: Manifest) -> dict[str, list[str]]:
         part = part_of(path)
         if part is not None:
             found.setdefault(part, []).append(path)
-    for part in {part_of(path) for path in before.files}:
+    known = {part_of(path) for path in before.files}
+    if known & {"config", "weights"}:
+        known.add("quantization")  # a side-car beside a model is a setting of it
+    for part in known:
         found.pop(part or "", None)
     return found
 

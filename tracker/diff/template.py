@@ -1,9 +1,13 @@
 """Chat templates: what a prompt is made of, compared by name, wherever the file is.
 
 A text that differs is ``template.semantic`` until the probes say what the difference does to prompts
-(`tracker.probe.judge`). Beside it stand what can be read off the template alone: a move, code that
-reaches out, hidden characters, dates, inputs. Facets: ``template:<name>`` is the text;
-``template:<aspect>:<name>`` one aspect of it.
+(`tracker.probe.judge`). Beside it stands what can be read off the template alone: a move, code that
+reaches out, hidden characters, dates, inputs. Facets:
+
+* ``template:<name>`` the text; ``template:at:<name>`` its place; ``template:variables:<name>`` its inputs;
+* ``template:<danger>:<name>`` whether there is any reason for the danger (unsafe, hidden, nondeterministic,
+  unparsable), so that a finding holds until the template is safe again, whatever else is edited;
+* ``template:<danger>=<digest>:<name>`` whether there is this one reason, for one that joins others.
 """
 
 from __future__ import annotations
@@ -79,31 +83,54 @@ def free_variables(*sources: str | None) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-_ASPECTS = frozenset({TEXT, "at", "hidden", "unsafe", "nondeterministic", "variables", "unparsable"})
+_REASONED = frozenset({"hidden", "unsafe", "nondeterministic", "unparsable"})
+_ASPECTS = _REASONED | {TEXT, "at", "variables"}
+_REASON_DIGITS = 12
+MAX_JOINED = 20  # reasons with a finding of their own in one revision
 
 
 def facet_of(name: str, part: str = TEXT) -> str:
-    """The facet of a template's text, or of one aspect."""
-    if part == TEXT and name.partition(":")[0] not in _ASPECTS:
+    """The facet of a template's text, of one aspect, or of one reason (``unsafe=<digest>``)."""
+    if part == TEXT and not _is_part(name.partition(":")[0]):
         return f"template:{name}"
     return f"template:{part}:{name}"
+
+
+def _is_part(text: str) -> bool:
+    return text.partition("=")[0] in _ASPECTS
 
 
 def _parts(facet: str) -> tuple[str, str]:
     """The aspect and the template's name that a facet means."""
     rest = facet.removeprefix("template:")
     part, colon, name = rest.partition(":")
-    return (part, name) if colon and part in _ASPECTS else (TEXT, rest)
+    return (part, name) if colon and _is_part(part) else (TEXT, rest)
 
 
 def _value(template: Template | None, part: str) -> Json:
+    """What a facet watches; of a danger, True where there is a reason for it."""
     if template is None:
         return None
     if part == TEXT:
         return template.text
     if part == "at":
         return [template.path, template.pointer]
-    return aspect(template.text, part)
+    danger, equals, reason = part.partition("=")
+    if danger not in _REASONED:
+        return aspect(template.text, part)
+    reasons = _reasons(template, danger)
+    there = any(_reason_id(item) == reason for item in reasons) if equals else bool(reasons)
+    return True if there else None
+
+
+def _reasons(template: Template | None, danger: str) -> list[str]:
+    """The reasons for a danger, in words; of an unparsable template, why."""
+    found = aspect(template.text, danger) if template else None
+    return [str(item) for item in found] if isinstance(found, list) else [str(found)] if found else []
+
+
+def _reason_id(reason: str) -> str:
+    return digest(reason)[:_REASON_DIGITS]
 
 
 def _digest(value: Json) -> str | None:
@@ -201,30 +228,47 @@ _DANGERS: tuple[tuple[str, str, str], ...] = (
 
 
 def _dangers(name: str, old: Template | None, new: Template) -> Iterator[Change]:
-    """Findings about the new text that were not there, or were others, before."""
+    """Findings about the new text that were not there before: the first reason, or each that joins others."""
     kinds = (
         _DANGERS
         if old is None
         else (*_DANGERS, ("nondeterministic", "template.nondeterministic", "depends on the date"))
     )
-    for part, cls, says in kinds:
-        was, now = _value(old, part), _value(new, part)
-        items = now if isinstance(now, list) else [now]
-        gained = [item for item in items if not isinstance(was, list) or item not in was]
-        if now is None or now == was or not gained:
-            continue
-        yield Change(
-            cls=cls,
-            path=new.path,
-            pointer=new.pointer,
-            summary=f"template {short(name)} {says}: {short('; '.join(map(str, gained)), limit=160)}",
-            before=capped(was),
-            after=capped(now),
-            facet=facet_of(name, part),
-            before_digest=_digest(was),
-            after_digest=_digest(now),
-            facts={"template": name, "reasons": examples(items), "new": examples(gained)},
-        )
+    for danger, cls, says in kinds:
+        was, now = _reasons(old, danger), _reasons(new, danger)
+        gained = [reason for reason in now if reason not in was]
+        if gained and not was:
+            yield _danger(cls, says, name, danger, (old, new), now, gained)
+        elif danger != "unparsable":
+            for reason in gained[:MAX_JOINED]:
+                part = f"{danger}={_reason_id(reason)}"
+                yield _danger(cls, says, name, part, (old, new), now, [reason])
+
+
+def _danger(
+    cls: str,
+    says: str,
+    name: str,
+    part: str,
+    sides: tuple[Template | None, Template],
+    reasons: list[str],
+    gained: list[str],
+) -> Change:
+    old, new = sides
+    danger = part.partition("=")[0]
+    was = _reasons(old, danger)
+    return Change(
+        cls=cls,
+        path=new.path,
+        pointer=new.pointer,
+        summary=f"template {short(name)} {says}: {short('; '.join(gained), limit=160)}",
+        before=capped(was) if was else None,
+        after=capped(reasons),
+        facet=facet_of(name, part),
+        before_digest=_digest(_value(old, part)),
+        after_digest=_digest(_value(new, part)),
+        facts={"template": name, "reasons": examples(reasons), "new": examples(gained)},
+    )
 
 
 def _inputs_change(name: str, old: Template | None, new: Template) -> Iterator[Change]:

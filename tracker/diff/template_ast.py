@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import jinja2
-from jinja2 import meta, nodes
+from jinja2 import nodes
+from jinja2.compiler import Frame
 from jinja2.ext import Extension, loopcontrols
+from jinja2.meta import TrackingCodeGenerator
 from jinja2.parser import Parser
 
 MAX_TEMPLATE = 256 * 1024  # characters that are parsed; a longer template is not read
@@ -98,7 +100,7 @@ def inputs(tree: nodes.Template) -> Inputs:
     """Return what the template takes from its caller, sorted."""
     names = [node for node in walk(tree) if isinstance(node, nodes.Name)]
     try:
-        free = meta.find_undeclared_variables(tree)
+        free = _undeclared(tree)
     except (jinja2.TemplateError, RecursionError):
         # A filter or test that jinja2 does not know stops its own walk: take the loaded names then.
         free = {node.name for node in names if node.ctx == "load"}
@@ -112,6 +114,39 @@ def inputs(tree: nodes.Template) -> Inputs:
         if isinstance(node, nodes.Filter) and node.name in {"default", "d"} and (name := member(node.node))
     }
     return Inputs(variables=tuple(sorted(free)), fields=tuple(sorted(fields)))
+
+
+class _Tracker(TrackingCodeGenerator):
+    """Jinja's own search for free variables, without working anything out.
+
+    As it comes it is a compiler: it would fold ``'x' * 10**9`` or a tower of powers into a constant here.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_ENVIRONMENT)
+        self.optimizer = None
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: object) -> str:
+        del node, frame, finalize
+        raise nodes.Impossible
+
+    def visit_EvalContextModifier(  # noqa: N802 - the name jinja2 calls it by
+        self, node: nodes.EvalContextModifier, frame: Frame
+    ) -> None:
+        """Leave the options of an ``autoescape`` block unread: they would be worked out, too."""
+
+    def visit_ScopedEvalContextModifier(  # noqa: N802 - the name jinja2 calls it by
+        self, node: nodes.ScopedEvalContextModifier, frame: Frame
+    ) -> None:
+        """Look into the body alone."""
+        for child in node.body:
+            self.visit(child, frame)
+
+
+def _undeclared(tree: nodes.Template) -> set[str]:
+    tracker = _Tracker()
+    tracker.visit(tree)
+    return tracker.undeclared_identifiers
 
 
 def _asked_for(tree: nodes.Template) -> set[str]:

@@ -159,8 +159,11 @@ def _one(before: Snapshot, after: Snapshot, path: str, key: tuple[str, ...], cls
     if same(was, now):
         return
     facts: dict[str, Json] = {}
-    if key[-1] in _RECORDS:
+    if key[-1] in _RECORDS or _is_record(key, was, now):
+        cls = "config.other"
         facts["bookkeeping"] = True
+    if key == ("tokenizer_class",) and _twins(was, now):
+        facts["twins"] = True
     if isinstance(was, list) and isinstance(now, list):
         facts["delta"] = list_delta(was, now)
     yield Change(
@@ -174,6 +177,21 @@ def _one(before: Snapshot, after: Snapshot, path: str, key: tuple[str, ...], cls
         before_digest=None if was is None else value_digest(was),
         after_digest=None if now is None else value_digest(now),
         facts=facts,
+    )
+
+
+def _is_record(key: tuple[str, ...], was: Json, now: Json) -> bool:
+    """Whether a setting that some writers leave behind says nothing: code of the repo is not trusted unasked."""
+    return key == ("trust_remote_code",) and not was and not now
+
+
+def _twins(was: Json, now: Json) -> bool:
+    """Whether two class names are the slow and the fast one of a family (``GPT2Tokenizer``, ``...Fast``)."""
+    return (
+        isinstance(was, str)
+        and isinstance(now, str)
+        and was.removesuffix("Fast") == now.removesuffix("Fast")
+        and was.removesuffix("Fast") != "PreTrainedTokenizer"
     )
 
 

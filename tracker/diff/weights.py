@@ -2,7 +2,7 @@
 
 Facets (``S`` a set's name, see `tracker.diff.weight_sets`):
 
-* ``weights:pickle:<path>``  "present", so a pickle holds until it is gone
+* ``weights:pickle:<path>`` ``weights:imports:<path>``   see `tracker.diff.weight_pickles`
 * ``weights:set:S``          "present"
 * ``weights:content:S``      path to content key
 * ``weights:files:S``        the paths
@@ -21,12 +21,11 @@ from storage.model import Change, DocumentKind, Json, Snapshot, digest
 from tracker.diff.values import capped, examples, short
 from tracker.diff.weight_declared import declared_cast, declared_dtype
 from tracker.diff.weight_index import index_changes, index_problem, mismatch, ways
+from tracker.diff.weight_pickles import PRESENT, observe_pickle, pickle_added, pickle_changes, pickle_paths
 from tracker.diff.weight_sets import WeightSet, weight_set, weight_sets
 from tracker.diff.weight_tables import dtypes_of, shapes_of, table_changes
-from tracker.snapshot.kinds import is_pickle
 
 MAX_PATHS = 1_000  # that one change lists in ``facts["paths"]``
-PRESENT = digest("present")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Weights:
 
     def diff(self, before: Snapshot, after: Snapshot) -> Iterable[Change]:
         """Pickles first, then set by set, then what indexes disagree about."""
-        yield from _pickles(before, after)
+        yield from pickle_changes(before, after)
         old, new = weight_sets(before), weight_sets(after)
         moved = _moved(old, new)
         for name in sorted(old.keys() | new.keys()):
@@ -54,9 +53,8 @@ class Weights:
 
     def standing(self, snapshot: Snapshot) -> Iterable[Change]:
         """Pickles and indexes that disagree with their files."""
-        for path in sorted(snapshot.manifest.files):
-            if is_pickle(path):
-                yield _pickle(path, snapshot)
+        for path in pickle_paths(snapshot):
+            yield pickle_added(path, snapshot)
         for document in snapshot.by_kind(DocumentKind.WEIGHT_INDEX):
             problem = index_problem(snapshot, document.path)
             if problem:
@@ -66,8 +64,8 @@ class Weights:
         """The digest of one of the facets above."""
         _, _, rest = facet.partition(":")
         what, _, name = rest.partition(":")
-        if what == "pickle":
-            return PRESENT if name in snapshot.manifest.files and is_pickle(name) else None
+        if what in ("pickle", "imports"):
+            return observe_pickle(snapshot, what, name)
         if what == "index":
             return ways(index_problem(snapshot, name))
         found = weight_set(snapshot, name)
@@ -102,29 +100,6 @@ def gguf_metadata(found: WeightSet) -> dict[str, Json] | None:
     if found.format != "gguf" or not found.headers:
         return None
     return dict(found.headers[min(found.headers)].metadata)
-
-
-# --- pickles ---------------------------------------------------------------------------------------
-
-
-def _pickles(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    for path in sorted(after.manifest.files):
-        if is_pickle(path) and path not in before.manifest.files:
-            yield _pickle(path, after)
-
-
-def _pickle(path: str, snapshot: Snapshot) -> Change:
-    entry = snapshot.manifest.files[path]
-    safe = sorted(p for p in snapshot.tensor_files if snapshot.tensor_files[p].format == "safetensors")
-    return Change(
-        cls="weights.pickle_added",
-        path=path,
-        summary=f"{short(path, limit=150)} ({entry.size} bytes) is loaded as a pickle, which can run code",
-        after={"size": entry.size, "content": entry.content_key},
-        facet=f"weights:pickle:{path}",
-        after_digest=PRESENT,
-        facts={"paths": [path], "safetensors_beside": bool(safe)},
-    )
 
 
 # --- sets that came and went -------------------------------------------------------------------------

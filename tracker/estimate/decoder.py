@@ -116,6 +116,8 @@ def attention(d: Decoder, c: Config, *extra: Part, window: int | None = None, ti
     """Attention by the family's knobs."""
     heads, kv, dim = d.heads(c), d.kv_heads(c), d.head_dim(c)
     norms: list[Part] = []
+    if d.qk_norm == "full" and c["hidden_size"] % heads:
+        c.doubt(f"{c.path}the norm of all queries may be as wide as them, or as the hidden size")
     if d.qk_norm:
         q, k = (dim, dim) if d.qk_norm == "head" else (heads * dim, kv * dim)
         norms = [norm("q_norm", q, d.qk_norm_bias), norm("k_norm", k, d.qk_norm_bias)]

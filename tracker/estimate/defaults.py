@@ -40,13 +40,14 @@ class ClassDefaults:
     """What a config class fills in.
 
     ``values`` by key, ``aliases`` (canonical key to its own), ``derived`` keys that are computed, ``legacy``
-    older keys by new name, ``labels`` of a classification head.
+    older keys by new name, ``spellings`` of a key (its own first), ``labels`` of a classification head.
     """
 
     values: Mapping[str, Json] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     derived: frozenset[str] = frozenset()
     legacy: Mapping[str, str] = field(default_factory=dict)
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: int = 2
 
 
@@ -59,6 +60,14 @@ def _derived() -> Mapping[str, frozenset[str]]:
     return {name: frozenset(keys) for name, keys in json.loads(text).items()}
 
 
+def _spellings(aliases: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Every name of a key that has aliases, its own first."""
+    names: dict[str, tuple[str, ...]] = {}
+    for alias, own in aliases.items():
+        names[own] = (*names.get(own, (own,)), alias)
+    return names
+
+
 @cache
 def _known(model_type: str) -> ClassDefaults:
     values = defaults_of(model_type)
@@ -68,6 +77,7 @@ def _known(model_type: str) -> ClassDefaults:
         aliases,
         _derived().get(model_type, frozenset()),
         LEGACY.get(model_type, {}),
+        _spellings(aliases),
         LABELS.get(model_type, 2),
     )
 

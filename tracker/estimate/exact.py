@@ -157,7 +157,9 @@ def describe(
     held = kept(model, sums, train, mode)
     weights = weight_bytes(sums.parameters, options.precision)
     cache = (
-        cache_bytes(sums, serve, encoder_tokens=serve if model.encoder_decoder else 0) if model.generates else 0
+        cache_bytes(sums, serve, encoder_tokens=(model.encoder_tokens or serve) if model.encoder_decoder else 0)
+        if model.generates
+        else 0
     )
     each = cache or forward_bytes(model, sums, serve)
     head = weight_of(model.head)

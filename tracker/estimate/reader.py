@@ -88,12 +88,13 @@ class Config:
         old = self._defaults.legacy.get(key)
         if old is not None and old in self.raw:
             return self.raw[old]
-        name = self._aliases.get(key)
-        if name is None or name not in self.raw:
+        name = self._aliases.get(key, key)
+        given = [spelling for spelling in self._defaults.spellings.get(name, (key,)) if spelling in self.raw]
+        if not given:
             return self.raw.get(key, _MISSING)
-        value = self.raw[name]
-        if key in self.raw and self.raw[key] != value:
-            self.doubt(f"{self.path}{key} and its alias {name} are both given and differ")
+        value = self.raw[given[0]]
+        if any(self.raw[other] != value for other in given[1:]):
+            self.doubt(f"{self.path}{given[1]} and its alias {given[0]} are both given and differ")
         return value
 
     def given(self, *keys: str) -> bool:

@@ -28,7 +28,9 @@ def self_attention(
     times: int = 1,
 ) -> Node:
     """Attention without a cache: q, k, v (or one fused matrix) and the way out."""
-    width = width or heads * (hidden // heads)
+    if not width and hidden % heads:  # classes round, raise or build on, each in its own way
+        raise ConfigError(f"hidden size {hidden} does not divide into {heads} heads")
+    width = width or hidden
     if len(names) == 1:
         inputs = [linear(names[0], hidden, 3 * width, bias[0])]
     else:

@@ -4,6 +4,7 @@
     walk       commit pages, newest first, until something known
     manifest   every page of one tree
     content    one small file, verified          header   one weight header, by range
+    part       bytes of a file, by range
     listing    all models of an owner            refs     branches, tags, pull requests
 
 Each method is one operation under one deadline, however many requests it takes, and raises only
@@ -156,6 +157,12 @@ class HubClient(Upstream, Listing):
         _checked(repo)
         with self._wire.operation():
             return files.read_header(self._wire, repo, _checked_sha(revision), entry, limit=limit)
+
+    def part(self, repo: RepoRef, revision: str, entry: FileEntry, *, start: int, stop: int) -> bytes:
+        """See `Upstream.part`."""
+        _checked(repo)
+        with self._wire.operation():
+            return files.read_part(self._wire, repo, _checked_sha(revision), entry, start=start, stop=stop)
 
     def token_is_good(self) -> bool | None:
         """See `Upstream.token_is_good`: True, False (a 401), or None without a token."""

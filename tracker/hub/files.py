@@ -83,6 +83,18 @@ def read_header(wire: Wire, repo: RepoRef, revision: str, entry: FileEntry, *, l
     return start[:length]
 
 
+def read_part(wire: Wire, repo: RepoRef, revision: str, entry: FileEntry, *, start: int, stop: int) -> bytes:
+    """Some bytes of a file. See `Upstream.part`.
+
+    Raises:
+        Corrupt: The range came back wrong twice, or lies outside the file.
+
+    """
+    if not 0 <= start <= stop <= entry.size:
+        raise Corrupt(f"{repo.id}: no bytes {start} to {stop} in {plain(entry.path)}", help=CORRUPT_HELP)
+    return _range(wire, repo, revision, entry, start=start, stop=stop)
+
+
 def _range(wire: Wire, repo: RepoRef, revision: str, entry: FileEntry, *, start: int, stop: int) -> bytes:
     """The bytes from ``start`` up to, without, ``stop``: exactly so many, or Corrupt."""
     if start >= stop:

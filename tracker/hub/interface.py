@@ -75,6 +75,17 @@ class Upstream(Protocol):
         """
         ...
 
+    def part(self, repo: RepoRef, revision: str, entry: FileEntry, *, start: int, stop: int) -> bytes:
+        """The bytes of a file from ``start`` up to, without, ``stop``, by one range: exactly so many.
+
+        The caller keeps both within ``entry.size``; other bytes raise Corrupt.
+        """
+        ...
+
+    def refs(self, repo: RepoRef) -> dict[str, str]:
+        """Branches, tags and pull-request refs by full name (``refs/heads/main``), with the shas they name."""
+        ...
+
     def token_is_good(self) -> bool | None:
         """Whether our token is accepted (whoami); None when we have none."""
         ...

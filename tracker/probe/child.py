@@ -1,12 +1,16 @@
-"""The sandboxed process that renders chat templates. Run as a script, never imported by the daemon.
+"""The sandboxed process that renders chat templates or loads tokenizers. Run as a script, never imported.
+
+    python -I child.py templates|tokenizers
 
 It reads requests from standard input and answers on standard output: four bytes of length (big
-endian), then JSON in ASCII. It imports jinja2 and the standard library alone, takes its limits upon
-itself before the first request, and from then on an audit hook refuses files, sockets, processes and
-foreign code. Whoever started it keeps the wall clock.
+endian), then JSON in ASCII. It imports jinja2 (or tokenizers) and the standard library alone, takes its
+limits upon itself before the first request, and from then on an audit hook refuses files, sockets,
+processes and foreign code. Whoever started it keeps the wall clock.
 
-A request is ``{"template": text, "variables": {...}, "clock": "2025-01-01T12:00:00"}``, an answer
-``{"text": ...}``, ``{"error": ...}`` (the template's own failure: a result) or ``{"gap": word}``.
+A request for a template is ``{"template": text, "variables": {...}, "clock": "2025-01-01T12:00:00"}``, its
+answer ``{"text": ...}``; one for a tokenizer ``{"tokenizer": text, "texts": [...]}``, its answer
+``{"plain": [[ids, tokens], ...], "special": [...]}``. Either may be ``{"error": ...}`` (the thing's own failure:
+a result) or ``{"gap": word}``.
 """
 
 from __future__ import annotations
@@ -30,11 +34,13 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 ADDRESS_SPACE = 1 << 30  # bytes
+TOKENIZER_SPACE = 3 << 30  # bytes: a vocabulary of 256k tokens with its merges takes some 400 MB
 CPU_SECONDS = 6  # per request; the starter's wall clock is 5
 MAX_OUTPUT = 1 << 20  # characters of one rendered prompt
-MAX_REQUEST = 16 << 20  # bytes
+MAX_REQUEST = 256 << 20  # bytes
 MAX_ERROR = 500  # characters of one error
 CACHED_TEMPLATES = 8
+MAX_IDS = 200_000  # of all texts together
 _REFUSED = ("open", "socket.", "subprocess.", "os.", "shutil.", "ctypes.", "import", "pty.", "webbrowser.")
 # What running a template can raise. Anything else ends the process, which its starter sees as a gap.
 _TEMPLATE_FAILURES = (
@@ -134,15 +140,45 @@ class Renderer:
         return {"text": "".join(parts)}
 
 
+class Encoder:
+    """Loads a tokenizer and encodes texts with it, without and with the special tokens it puts around them."""
+
+    def __init__(self) -> None:
+        # A pool of threads would count as processes, of which none are allowed.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        self._load = importlib.import_module("tokenizers").Tokenizer.from_str
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Encode one request. Whatever the tokenizer does comes back as ids, error or gap."""
+        try:
+            tokenizer = self._load(request["tokenizer"])
+            found: dict[str, Any] = {"plain": [], "special": []}
+            count = 0
+            for text in request["texts"]:
+                for key, encodings in found.items():
+                    encoding = tokenizer.encode(text, add_special_tokens=key == "special")
+                    count += len(encoding.ids)
+                    if count > MAX_IDS:
+                        return {"gap": "output"}
+                    encodings.append([encoding.ids, encoding.tokens])
+        except MemoryError:
+            return {"gap": "memory"}
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a panic of the library derives from nothing narrower
+            return {"error": f"{type(error).__name__}: {error}"[:MAX_ERROR]}
+        return found
+
+
 def _refuse(event: str, _args: tuple[object, ...]) -> None:
     if event.startswith(_REFUSED):
         raise PermissionError(f"{event.partition('.')[0]} is refused here")
 
 
-def confine() -> None:
+def confine(address_space: int) -> None:
     """Take every limit upon this process, for good."""
     for name, amount in (
-        (resource.RLIMIT_AS, ADDRESS_SPACE),
+        (resource.RLIMIT_AS, address_space),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 16),
@@ -152,11 +188,10 @@ def confine() -> None:
             resource.setrlimit(name, (amount, amount))
     if hasattr(resource, "RLIMIT_NPROC"):
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
-    _load_what_is_lazy()
     sys.addaudithook(_refuse)
 
 
-def _load_what_is_lazy() -> None:
+def load_what_is_lazy() -> None:
     """Bring in the modules that jinja2 and strftime import on first use, before files are refused."""
     warm = Renderer()
     for source in ("{{ strftime_now('%c') }}", "{{ raise_exception('x') }}", "{{ 1 + '' }}", "{{ x.y.z }}"):
@@ -184,23 +219,22 @@ def _read(size: int) -> bytes:
     return bytes(data)
 
 
-def _write(answer: Mapping[str, str]) -> None:
+def _write(answer: Mapping[str, Any]) -> None:
     body = json.dumps(answer).encode("ascii")
     data = memoryview(struct.pack(">I", len(body)) + body)
     while data:
         data = data[os.write(1, data) :]
 
 
-def serve() -> None:
+def serve(worker: Renderer | Encoder) -> None:
     """Answer requests until the input ends. After trouble with memory it leaves, to be started afresh."""
-    renderer = Renderer()
-    _write({"ready": jinja2.__version__})
+    _write({"ready": type(worker).__name__})
     while header := _read(4):
         (size,) = struct.unpack(">I", header)
         if size > MAX_REQUEST:
             return
         _allow_cpu()
-        answer = renderer.answer(json.loads(_read(size)))
+        answer = worker.answer(json.loads(_read(size)))
         try:
             _write(answer)
         except MemoryError:
@@ -210,6 +244,13 @@ def serve() -> None:
             return
 
 
+def main(kind: str) -> None:
+    """Become a renderer of templates or an encoder of texts, and serve."""
+    worker = Renderer() if kind == "templates" else Encoder()
+    load_what_is_lazy()
+    confine(ADDRESS_SPACE if kind == "templates" else TOKENIZER_SPACE)
+    serve(worker)
+
+
 if __name__ == "__main__":
-    confine()
-    serve()
+    main(sys.argv[1])

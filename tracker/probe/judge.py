@@ -42,16 +42,18 @@ def refine(change: Change, probes: Sequence[ProbeResult]) -> tuple[Change, ...]:
     results = [_Seen.of(probe) for probe in probes]
     different = [seen for seen in results if seen.probe.outcome is ProbeOutcome.DIFFERENT]
     gaps = sorted({_gap(seen.probe) for seen in results if seen.probe.outcome is ProbeOutcome.GAP})
+    # Two templates that refuse every probe are not shown to be the same.
+    rendered_once = any(seen.probe.before is not None for seen in results)
     facts: dict[str, Json] = {
         **change.facts,
-        "probes_equal": not different and not gaps,
+        "probes_equal": not different and not gaps and rendered_once,
         "probes_different": [seen.probe.probe for seen in different][:_LISTED],
         "probes_run": len(results),
     }
     if gaps:
         facts["probes_gap"] = gaps
     if not different:
-        words = "no probe renders differently" if not gaps else "probes could not tell"
+        words = "no probe renders differently" if rendered_once and not gaps else "probes could not tell"
         return (replace(change, summary=f"{change.summary}; {words}", facts=facts),)
     if change.before is None or change.after is None:
         return (replace(change, facts=facts),)

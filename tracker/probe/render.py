@@ -1,122 +1,28 @@
 """Chat templates of two revisions, rendered side by side in a sandboxed child process.
 
-The child (`tracker.probe.child`) is started once and asked many times; it is killed and started anew
-after any trouble. It has no environment, no inherited descriptors, its own session, and limits on CPU,
-memory, files and output; the wall clock is kept here. What a template raises is a result; what a limit
-cuts off is a gap.
+What a template raises is a result; what a limit of the child cuts off is a gap (`tracker.probe.process`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
-import struct
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from storage.model import Json, ProbeOutcome, ProbeResult
 from tracker.probe.conversations import Conversation, conversations
+from tracker.probe.process import Allowance, Sandbox
+from tracker.probe.tokenize import Encodings, encode
 
-WALL_SECONDS = 5.0  # for one prompt
-START_SECONDS = 20.0  # for the child to come up on a busy machine
-MAX_ANSWER = 8 << 20  # bytes: the longest prompt, every character escaped
+WALL_SECONDS = 3.0  # for one prompt
+TOTAL_SECONDS = 8.0  # for both sides of one comparison
 MAX_TEMPLATE = 1 << 20  # characters
 MAX_TROUBLE = 2  # gaps after which a template is not tried on further conversations
-_CHILD = Path(__file__).with_name("child.py")
-
-
-class _Trouble(Exception):
-    """The child gave no answer; the message is the gap's word."""
-
-
-class _Child:
-    """One sandboxed process and the pipes to it."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
-            [sys.executable, "-I", str(_CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd="/",
-            close_fds=True,
-            start_new_session=True,
-            bufsize=0,
-        )
-        assert self._process.stdin is not None  # noqa: S101 - PIPE was asked for
-        assert self._process.stdout is not None  # noqa: S101
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        os.set_blocking(self._stdin.fileno(), False)
-        try:
-            self._receive(time.monotonic() + START_SECONDS)
-        except _Trouble:
-            self.kill()
-            raise
-
-    def ask(self, request: Mapping[str, Any], *, seconds: float) -> dict[str, str]:
-        """Send one request and wait for its answer; raises _Trouble."""
-        deadline = time.monotonic() + seconds
-        body = json.dumps(request).encode("ascii")
-        self._send(struct.pack(">I", len(body)) + body, deadline)
-        return self._receive(deadline)
-
-    def kill(self) -> None:
-        """End the process, whatever it is doing."""
-        self._process.kill()
-        for pipe in (self._stdin, self._stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
-        self._process.wait()
-
-    def _send(self, data: bytes, deadline: float) -> None:
-        view = memoryview(data)
-        descriptor = self._stdin.fileno()
-        while view:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([], [descriptor], [], left)[1]:
-                raise _Trouble("time")
-            try:
-                view = view[os.write(descriptor, view) :]
-            except OSError as error:
-                raise _Trouble("died") from error
-
-    def _receive(self, deadline: float) -> dict[str, str]:
-        (size,) = struct.unpack(">I", self._read(4, deadline))
-        if size > MAX_ANSWER:
-            raise _Trouble("output")
-        try:
-            answer = json.loads(self._read(size, deadline))
-        except ValueError as error:
-            raise _Trouble("died") from error
-        if not isinstance(answer, dict):
-            raise _Trouble("died")
-        return {str(key): str(value) for key, value in answer.items()}
-
-    def _read(self, size: int, deadline: float) -> bytes:
-        data = bytearray()
-        descriptor = self._stdout.fileno()
-        while len(data) < size:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-                raise _Trouble("time")
-            part = os.read(descriptor, min(size - len(data), 1 << 16))
-            if not part:
-                raise _Trouble("died")
-            data += part
-        return bytes(data)
 
 
 class Prober:
-    """Tries chat templates out. One may be shared between threads; close it, or use it as a context.
+    """Tries chat templates and tokenizers out. Threads may share one; close it, or use it as a context.
 
     Args:
         seconds: The wall clock for one prompt.
@@ -125,8 +31,10 @@ class Prober:
 
     def __init__(self, *, seconds: float = WALL_SECONDS) -> None:
         self._seconds = seconds
-        self._child: _Child | None = None
+        self._templates = Sandbox("templates")
+        self._tokenizers = Sandbox("tokenizers")
         self._lock = threading.Lock()
+        self._tokenizer_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -137,9 +45,24 @@ class Prober:
         self.close()
 
     def close(self) -> None:
-        """End the child; the next call starts another."""
+        """End the children; the next call starts others."""
         with self._lock:
-            self._drop()
+            self._templates.close()
+        with self._tokenizer_lock:
+            self._tokenizers.close()
+
+    def tokenizers(
+        self, before: Json, after: Json, texts: Iterable[str], *, allowance: Allowance | None = None
+    ) -> Encodings:
+        """Encode texts with both revisions' ``tokenizer.json``; see `tracker.probe.tokenize.encode`.
+
+        The child is ended afterwards: a vocabulary of hundreds of megabytes is not kept for the next one.
+        """
+        with self._tokenizer_lock:
+            try:
+                return encode(self._tokenizers, before, after, texts, allowance or Allowance(TOTAL_SECONDS))
+            finally:
+                self._tokenizers.close()
 
     def templates(
         self,
@@ -149,6 +72,7 @@ class Prober:
         special_tokens_before: Mapping[str, Json] | None = None,
         special_tokens_after: Mapping[str, Json] | None = None,
         extra_variables: Iterable[str] = (),
+        allowance: Allowance | None = None,
     ) -> tuple[ProbeResult, ...]:
         """Render both templates on the whole matrix of conversations.
 
@@ -158,23 +82,32 @@ class Prober:
             special_tokens_before: ``bos_token`` and so on as texts, as the earlier revision names them.
             special_tokens_after: The same of the later revision.
             extra_variables: Free variables of the templates, to be tried on and off.
+            allowance: The wall clock that is left for this; by default `TOTAL_SECONDS`.
 
         Returns:
             One result a conversation, in the matrix's order. A side with no template has neither text
             nor error, and the result is DIFFERENT. A gap's word (``time``, ``memory``, ``output``,
-            ``died``, ``too_large``) stands as that side's error.
+            ``died``, ``too_large``, ``skipped``) stands as that side's error.
 
         """
         matrix = conversations(extra_variables)
         with self._lock:
-            old = self._side(before, matrix, special_tokens_before or {})
-            new = self._side(after, matrix, special_tokens_after or {})
-        return tuple(_result(item.probe, left, right) for item, left, right in zip(matrix, old, new, strict=True))
+            left = allowance or Allowance(TOTAL_SECONDS)
+            old = self._side(before, matrix, special_tokens_before or {}, left)
+            new = self._side(after, matrix, special_tokens_after or {}, left)
+        return tuple(_result(item.probe, was, now) for item, was, now in zip(matrix, old, new, strict=True))
 
     def _side(
-        self, template: str | None, matrix: tuple[Conversation, ...], tokens: Mapping[str, Json]
+        self,
+        template: str | None,
+        matrix: tuple[Conversation, ...],
+        tokens: Mapping[str, Json],
+        allowance: Allowance,
     ) -> list[dict[str, str]]:
-        """Answer every conversation for one template; after repeated trouble the rest are gaps untried."""
+        """Answer every conversation for one template; after trouble the rest are gaps untried.
+
+        A template that ran out of time once will do so again; other trouble may lie in one conversation.
+        """
         if template is None:
             return [{} for _ in matrix]
         if len(template) > MAX_TEMPLATE:
@@ -182,28 +115,15 @@ class Prober:
         answers: list[dict[str, str]] = []
         trouble = 0
         for item in matrix:
-            answers.append(
-                self._ask(_request(template, item, tokens)) if trouble < MAX_TROUBLE else {"gap": "skipped"}
+            if trouble >= MAX_TROUBLE or allowance.left <= 0:
+                answers.append({"gap": "skipped"})
+                continue
+            answer = self._templates.ask(
+                _request(template, item, tokens), seconds=min(self._seconds, allowance.left)
             )
-            trouble += "gap" in answers[-1]
+            answers.append({key: str(value) for key, value in answer.items()})
+            trouble += MAX_TROUBLE if answer.get("gap") == "time" else "gap" in answer
         return answers
-
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, str]:
-        try:
-            if self._child is None:
-                self._child = _Child()
-            answer = self._child.ask(request, seconds=self._seconds)
-        except _Trouble as trouble:
-            self._drop()
-            return {"gap": str(trouble)}
-        if answer.get("gap") == "memory":
-            self._drop()
-        return answer
-
-    def _drop(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
 
 
 def _request(template: str, item: Conversation, tokens: Mapping[str, Json]) -> dict[str, Any]:

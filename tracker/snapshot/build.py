@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -19,6 +20,7 @@ from storage.model import (
     Gap,
     Json,
     Manifest,
+    PickleFile,
     Revision,
     Snapshot,
     TensorFile,
@@ -27,10 +29,13 @@ from tracker.snapshot.card import parse_card
 from tracker.snapshot.gguf import parse_gguf_header
 from tracker.snapshot.json_reader import Unreadable, decode, read_json
 from tracker.snapshot.kinds import cap_of, kind_of, weight_format
+from tracker.snapshot.pickles import inspect, looked_into
+from tracker.snapshot.ranges import Read, Recorder, unpacked
 from tracker.snapshot.weights import parse_safetensors_header
 
 MAX_DOCUMENTS: Final = 4_096  # of one revision; what is beyond becomes gaps
 MAX_HEADERS: Final = 2_048
+MAX_PICKLES: Final = 512  # files that are looked into by ranges
 _OBJECTS: Final = frozenset(
     {
         DocumentKind.CONFIG,
@@ -55,10 +60,11 @@ _PARSED_FACTOR: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What must be fetched to build a revision: whole contents, and headers of weight files."""
+    """What must be fetched to build a revision: whole contents, headers of weight files, parts of pickles."""
 
     contents: tuple[FileEntry, ...] = ()
     headers: tuple[FileEntry, ...] = ()
+    pickles: tuple[FileEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class Unread:
     detail: str
 
 
-Parsed = tuple[Json, tuple[str, ...]] | TensorFile | Unread
+Parsed = tuple[Json, tuple[str, ...]] | TensorFile | PickleFile | Unread
 
 
 def header_key(entry: FileEntry) -> str:
@@ -77,21 +83,31 @@ def header_key(entry: FileEntry) -> str:
     return f"header:{entry.content_key}"
 
 
+def parts_key(entry: FileEntry) -> str:
+    """The name under which the parts of a file are kept that `inspect` asked for.
+
+    The number grows when other parts are asked for.
+    """
+    return f"parts1:{weight_format(entry.path)}:{entry.content_key}"
+
+
 def wanted(manifest: Manifest) -> Wanted:
     """The entries to fetch, by path. Files over their kind's cap are left out; `build` makes gaps of them."""
-    contents, headers = _plan(manifest)
+    contents, headers, pickles = _plan(manifest)
     return Wanted(
         contents=tuple(
             entry for entry in contents if (kind := kind_of(entry.path)) and entry.size <= cap_of(kind)
         )[:MAX_DOCUMENTS],
         headers=tuple(headers)[:MAX_HEADERS],
+        pickles=tuple(pickles)[:MAX_PICKLES],
     )
 
 
-def _plan(manifest: Manifest) -> tuple[list[FileEntry], list[FileEntry]]:
-    """The entries that count as documents, and the ones whose header is read."""
+def _plan(manifest: Manifest) -> tuple[list[FileEntry], list[FileEntry], list[FileEntry]]:
+    """The entries that count as documents, those whose header is read, and those that are looked into."""
     contents: list[FileEntry] = []
     headers: list[FileEntry] = []
+    pickles: list[FileEntry] = []
     for path, entry in sorted(manifest.files.items()):
         kind = kind_of(path)
         if kind is not None:
@@ -100,7 +116,9 @@ def _plan(manifest: Manifest) -> tuple[list[FileEntry], list[FileEntry]]:
                 contents.append(entry)
         elif weight_format(path) in ("safetensors", "gguf"):
             headers.append(entry)
-    return contents, headers
+        elif looked_into(path):
+            pickles.append(entry)
+    return contents, headers, pickles
 
 
 @dataclass(slots=True)
@@ -122,6 +140,7 @@ class Parser:
         manifest: Manifest,
         *,
         load: Callable[[str], bytes | Unread],
+        parts: Callable[[str], bytes | None] | None = None,
         failed: Mapping[str, Unread] | None = None,
     ) -> Snapshot:
         """Parse a revision.
@@ -131,14 +150,17 @@ class Parser:
             manifest: Its files.
             load: Gives the bytes of a content key, or of `header_key`; asked only for what is not
                 remembered. What it raises is let through.
+            parts: Gives what is kept under a `parts_key`, None for a file that nobody looked into; that file is
+                then in neither ``pickles`` nor ``gaps``.
             failed: By path, what could not be fetched.
 
         """
         failed = failed or {}
         documents: dict[str, Document] = {}
         tensor_files: dict[str, TensorFile] = {}
+        pickle_files: dict[str, PickleFile] = {}
         gaps: list[Gap] = []
-        contents, headers = _plan(manifest)
+        contents, headers, pickles = _plan(manifest)
         for number, entry in enumerate(contents):
             known = failed.get(entry.path) or _over(entry, number)
             parsed = known or self._document(entry, load)
@@ -155,12 +177,22 @@ class Parser:
                 gaps.append(Gap(path=entry.path, reason=parsed.reason, detail=parsed.detail))
             elif isinstance(parsed, TensorFile):
                 tensor_files[entry.path] = replace(parsed, path=entry.path, content_key=entry.content_key)
+        for number, entry in enumerate(pickles):
+            known = failed.get(entry.path)
+            if known is None and number >= MAX_PICKLES:
+                known = Unread("too_many", f"more than {MAX_PICKLES} files to look into")
+            seen = known or self._pickle(entry, parts)
+            if isinstance(seen, Unread):
+                gaps.append(Gap(path=entry.path, reason=seen.reason, detail=seen.detail))
+            elif isinstance(seen, PickleFile):
+                pickle_files[entry.path] = replace(seen, path=entry.path, content_key=entry.content_key)
         return Snapshot(
             revision=revision,
             manifest=manifest,
             documents=documents,
             tensor_files=tensor_files,
             gaps=tuple(gaps),
+            pickles=pickle_files,
         )
 
     def _document(self, entry: FileEntry, load: Callable[[str], bytes | Unread]) -> Parsed:
@@ -184,6 +216,15 @@ class Parser:
         read = parse_gguf_header if weight_format(entry.path) == "gguf" else parse_safetensors_header
         key = header_key(entry)
         return self._remembered((read.__name__, key), key, load, lambda data: read(data, entry.size))
+
+    def _pickle(self, entry: FileEntry, parts: Callable[[str], bytes | None] | None) -> Parsed | None:
+        key = parts_key(entry)
+        data = parts(key) if parts is not None else None
+        if data is None:
+            return None
+        return self._remembered(
+            ("pickle", key), key, lambda _: data, lambda data: inspect(entry.path, entry.size, unpacked(data))
+        )
 
     def _remembered(
         self,
@@ -241,15 +282,35 @@ def build(
     *,
     parser: Parser | None = None,
 ) -> Snapshot:
-    """Build a snapshot from bytes at hand, both mappings by content key. What is missing becomes a gap."""
+    """Build a snapshot from bytes at hand, both mappings by content key. What is missing becomes a gap.
+
+    Files that would be looked into by ranges are looked into where ``headers`` holds them whole.
+    """
     missing = Unread("fetch", "the file was not fetched")
+    _, _, pickles = _plan(manifest)
+    entries = {parts_key(entry): entry for entry in pickles}
 
     def load(key: str) -> bytes | Unread:
         if key.startswith("header:"):
             return headers.get(key.removeprefix("header:"), missing)
         return contents.get(key, missing)
 
-    return (parser or Parser()).build(revision, manifest, load=load)
+    def parts(key: str) -> bytes | None:
+        whole = headers.get(entries[key].content_key, missing)
+        return None if isinstance(whole, Unread) else parts_of(entries[key], lambda start, stop: whole[start:stop])
+
+    return (parser or Parser()).build(revision, manifest, load=load, parts=parts)
+
+
+def parts_of(entry: FileEntry, read: Read) -> bytes:
+    """The parts that looking into a file asks for, to be kept under its `parts_key`.
+
+    What ``read`` raises is let through, but for Unreadable.
+    """
+    recorder = Recorder(read)
+    with suppress(Unreadable):  # said again, and kept as a gap, when the parts are parsed
+        inspect(entry.path, entry.size, recorder)
+    return recorder.packed()
 
 
 def carry(previous: Snapshot | None, snapshot: Snapshot) -> Snapshot:
@@ -261,14 +322,18 @@ def carry(previous: Snapshot | None, snapshot: Snapshot) -> Snapshot:
         return snapshot
     documents = dict(snapshot.documents)
     tensor_files = dict(snapshot.tensor_files)
+    pickles = dict(snapshot.pickles)
     gaps: list[Gap] = []
     for gap in snapshot.gaps:
         document = previous.documents.get(gap.path)
         tensor_file = previous.tensor_files.get(gap.path)
-        stand_in = document or tensor_file
+        pickle_file = previous.pickles.get(gap.path)
+        stand_in = document or tensor_file or pickle_file
+        if pickle_file is not None:
+            pickles[gap.path] = pickle_file
         if document is not None:
             documents[gap.path] = document
         if tensor_file is not None:
             tensor_files[gap.path] = tensor_file
         gaps.append(replace(gap, last_readable=stand_in.content_key) if stand_in else gap)
-    return replace(snapshot, documents=documents, tensor_files=tensor_files, gaps=tuple(gaps))
+    return replace(snapshot, documents=documents, tensor_files=tensor_files, pickles=pickles, gaps=tuple(gaps))

@@ -113,6 +113,8 @@ def parse_gguf_header(data: bytes, file_size: int, *, path: str = "", content_ke
     what = magic_of(data)
     if what is not None and what != "GGUF file":
         raise Unreadable("disguised", f"the first bytes are those of a {what}")
+    if what is None and len(data) >= 4:
+        raise Unreadable("disguised", "the first bytes are not those of a GGUF file")
     if what is None or len(data) < 24:
         raise Unreadable("header", "does not begin as a GGUF file does")
     reader = _open(data)

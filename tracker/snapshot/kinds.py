@@ -46,6 +46,7 @@ _BY_NAME: Mapping[str, DocumentKind] = MappingProxyType(
         "gptq_config.json": DocumentKind.QUANTIZATION,
         "model_index.json": DocumentKind.COMPONENTS,
         "scheduler_config.json": DocumentKind.COMPONENTS,
+        "model.sig": DocumentKind.SIGNATURE,
         "pyproject.toml": DocumentKind.REQUIREMENTS,
         "setup.py": DocumentKind.REQUIREMENTS,
         "setup.cfg": DocumentKind.REQUIREMENTS,
@@ -144,6 +145,8 @@ def kind_of(path: str) -> DocumentKind | None:
         return DocumentKind.REQUIREMENTS
     if _LICENCE.fullmatch(name) and _LICENCE_SUFFIX.fullmatch(pure.suffix):
         return DocumentKind.LICENCE
+    if name.lower().endswith((".sigstore", ".sigstore.json")):
+        return DocumentKind.SIGNATURE
     return DocumentKind.JSON if suffix == ".json" else None
 
 

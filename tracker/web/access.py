@@ -26,7 +26,9 @@ from tracker.web.context import Here, Web
 from tracker.web.problems import Refused
 
 BEARER = HTTPBearer(
-    auto_error=False, scheme_name="token", description="a token made with `hubwatch token create NAME --scope write`"
+    auto_error=False,
+    scheme_name="token",
+    description="a token made with `hubwatch token create NAME --scope write`",
 )
 _HELP = "send Authorization: Bearer <token>; hubwatch token create makes one"
 
@@ -96,7 +98,9 @@ def _writer(request: Request, web: Here, _: Annotated[object, Security(BEARER)])
     if token is None or scheme != "bearer":
         raise _unauthorized("writing needs a token")
     if not token.allows(Scope.WRITE):
-        raise Forbidden("this token does not allow writing", help="make one with: hubwatch token create NAME --scope write")
+        raise Forbidden(
+            "this token does not allow writing", help="make one with: hubwatch token create NAME --scope write"
+        )
     _limit(web, f"token:{token.id}")
     return Viewer(token=token, client=_client(request))
 

@@ -1,104 +1,153 @@
-"""The web application: health, feeds, and a first page that says what is watched."""
+"""The web application: the REST API, the OSV API and bulk files, feeds, health, and the pages."""
 
 from __future__ import annotations
 
-from email.utils import format_datetime
+import importlib.metadata
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from advisories.feeds.atom import atom
-from advisories.feeds.entries import entries_of
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, HTTPException, Response
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from jinja2 import Environment, PackageLoader, select_autoescape
+from starlette.middleware.gzip import GZipMiddleware
 
 from advisories import publish
-from storage import history, schema, watches
-from storage.database import Database
-from storage.errors import HubwatchError, NotFound, UsageError
-from storage.model import RepoRef
+from advisories.query import Source, StoredSource
+from storage import advisories, schema, watches
+from storage.database import Database, Transaction
+from tracker.estimate.exact import ESTIMATOR
+from tracker.examine import Examiner
+from tracker.hub.client import HubClient
+from tracker.loader import Loader
+from tracker.probe.render import Prober
 from tracker.settings import Settings
+from tracker.snapshot.build import Parser
+from tracker.web import feeds, osv_api, problems, rest, rest_watches
+from tracker.web.access import BEARER, Reader
+from tracker.web.bulk import Bulk
+from tracker.web.compare import Comparer
+from tracker.web.context import Here, SourceOf, Web
+from tracker.web.edge import Conditional, Guard
+from tracker.web.limits import Limiter
 
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
+ROUTERS = (rest.router, rest_watches.router, osv_api.router, feeds.router)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "testserver")
 _STATIC = Path(__file__).parent / "static"
+_ABOUT = (
+    "What changed in the model repos that are followed here, and the advisories about it. Reading is open or "
+    "needs a token, writing one of scope `write` (`hubwatch token create`). Lists are paged by `cursor`; every "
+    "refusal is a problem (RFC 9457). `/v1` and `/osv` speak as OSV clients expect."
+)
 
 
-def create_app(settings: Settings, database: Database) -> FastAPI:
-    """Make the application over one database. It only reads."""
-    app = FastAPI(title="hubwatch", docs_url=None, redoc_url=None)
+def create_app(
+    settings: Settings,
+    database: Database,
+    *,
+    loader: Loader | None = None,
+    examiner: Examiner | None = None,
+    source: SourceOf | None = None,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> FastAPI:
+    """Make the application over one database.
+
+    ``loader`` and ``examiner`` are the daemon's, else its own; ``source`` is where OSV queries are answered
+    from, the database unless given.
+    """
+    loader = loader or Loader(_upstream(settings), database, Parser())
+    app = FastAPI(
+        title="hubwatch",
+        version=importlib.metadata.version("hubwatch"),
+        description=_ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.state.web = Web(
+        settings=settings,
+        database=database,
+        loader=loader,
+        comparer=Comparer(database, loader, examiner or Examiner(Prober(), ESTIMATOR)),
+        bulk=Bulk(settings, database),
+        source=source or _stored,
+        limiter=Limiter(settings.web.writes_per_minute),
+        clock=clock,
+    )
+    problems.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    _pages(app)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    # the last one added sees a request first
+    app.add_middleware(Conditional)
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
+    app.add_middleware(Guard, hosts={*_LOOPBACK, settings.host.lower(), *map(str.lower, settings.allowed_hosts)})
+    return app
+
+
+def _stored(tx: Transaction, public_only: bool) -> Source:
+    return StoredSource(tx, public_only=public_only)
+
+
+def _upstream(settings: Settings) -> HubClient:
+    token = settings.hub.token.get_secret_value() if settings.hub.token else None
+    return HubClient(settings.hub.endpoint, token, deadline_s=settings.hub.deadline_seconds)
+
+
+def _pages(app: FastAPI) -> None:
     pages = Environment(loader=PackageLoader("tracker.web"), autoescape=select_autoescape(default=True))
 
-    @app.middleware("http")
-    async def guard(request: Request, call_next):  # type: ignore[no-untyped-def]
-        if not _known_host(request, settings):
-            return PlainTextResponse("unknown host: use the address hubwatch was started with", status_code=421)
-        response = await call_next(request)
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
-
-    @app.exception_handler(HubwatchError)
-    async def refused(_: Request, error: HubwatchError) -> Response:
-        status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, UsageError) else 503
-        return PlainTextResponse(str(error), status_code=status)
-
-    @app.get("/healthz", response_class=PlainTextResponse)
+    @app.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
     def healthz() -> str:
         """Alive: the process answers."""
         return "ok\n"
 
-    @app.get("/readyz", response_class=PlainTextResponse)
-    def readyz() -> str:
+    @app.get("/readyz", response_class=PlainTextResponse, include_in_schema=False)
+    def readyz(web: Here) -> str:
         """Ready: the database answers and has our schema."""
-        schema.require_current(database)
+        schema.require_current(web.database)
         return "ok\n"
 
-    @app.get("/feeds/{owner}/{name}.atom")
-    def repo_feed(owner: str, name: str, request: Request) -> Response:
-        """The advisories of one repo, newest first."""
-        repo = RepoRef.parse(f"{owner}/{name}", endpoint=settings.hub.identity)
-        with database.snapshot() as tx:
-            history.require_repo(tx, repo)
-            entries = entries_of(tx, repo, limit=50)
-        body, updated = atom(repo, entries, self_url=str(request.url))
-        return Response(
-            body,
-            media_type="application/atom+xml",
-            headers={"Last-Modified": format_datetime(updated, usegmt=True)} if updated else {},
-        )
-
-    @app.get("/advisories/{advisory_id}")
-    def advisory(advisory_id: str) -> Response:
+    @app.get("/advisories/{advisory_id}", include_in_schema=False)
+    def advisory(advisory_id: str, web: Here, viewer: Reader) -> Response:
         """One advisory's OSV document."""
-        with database.snapshot() as tx:
-            document = publish.document_of(tx, advisory_id)
+        with web.database.snapshot() as tx:
+            found = advisories.get(tx, advisory_id) if advisory_id.isprintable() else None
+            if found is not None:
+                viewer.require(tx, found.repo)
+            document = None if found is None else publish.document_of(tx, found.id)
         if document is None:
-            raise HTTPException(404, "no such advisory")
+            raise HTTPException(404)
         return Response(publish.to_json(document), media_type="application/json")
 
-    @app.get("/style.css")
+    @app.get("/style.css", include_in_schema=False)
     def style() -> Response:
         """The one stylesheet."""
         return Response((_STATIC / "style.css").read_bytes(), media_type="text/css")
 
-    @app.get("/", response_class=HTMLResponse)
-    def home() -> str:
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def home(web: Here, viewer: Reader) -> str:
         """What is watched, and the newest advisories above `info`."""
-        with database.snapshot() as tx:
-            watched = watches.list_all(tx)
-            newest = publish.newest(tx, limit=30)
+        with web.database.snapshot() as tx:
+            watched = watches.list_all(tx, public_only=viewer.public_only)
+            newest = publish.newest(tx, limit=30, public_only=viewer.public_only)
         return pages.get_template("home.html").render(watched=watched, newest=newest)
 
-    return app
 
-
-def _known_host(request: Request, settings: Settings) -> bool:
-    """Refuse names that were rebound to a loopback address (DNS rebinding)."""
-    host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]").lower()
-    return host in {"localhost", "127.0.0.1", "::1", "testserver", settings.host.lower(), *settings.allowed_hosts}
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """The description, with the shape of problems, and with the token where it is of use but not required."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        components = made.setdefault("components", {})
+        components.setdefault("schemas", {})["Problem"] = problems.Problem.model_json_schema()
+        components.setdefault("securitySchemes", {})[BEARER.scheme_name] = BEARER.model.model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
+        for operations in made["paths"].values():
+            for about in operations.values():
+                about.setdefault("security", [{}, {BEARER.scheme_name: []}])
+        app.openapi_schema = made
+    return app.openapi_schema

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, cast
 
-from advisories.query import Source
 from fastapi import Depends, Request
 
+from advisories.query import Source
 from storage.database import Database, Transaction
 from tracker.loader import Loader
 from tracker.settings import Settings

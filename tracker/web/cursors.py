@@ -39,7 +39,9 @@ def decode(kind: str, cursor: str | None, *shape: type) -> tuple[Any, ...] | Non
         parts = None
     good = isinstance(parts, list) and len(parts) == len(shape) + 1 and parts[0] == kind
     if not good or not all(_fits(part, wanted) for part, wanted in zip(parts[1:], shape, strict=True)):
-        raise BadCursor("this cursor is not good for this list", help="use next_cursor of the page before as it is")
+        raise BadCursor(
+            "this cursor is not good for this list", help="use next_cursor of the page before as it is"
+        )
     return tuple(parts[1:])
 
 

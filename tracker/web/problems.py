@@ -26,6 +26,17 @@ _RETRY_SECONDS = 10
 _OSV_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 413: 3, 422: 3, 429: 8, 503: 14}
 _INTERNAL = 13
 
+_SCHEMA = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+OPENAPI_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": HTTPStatus(status).phrase, "content": _SCHEMA}
+    for status in (400, 401, 404, 422, 429, 503)
+}
+"""How reading endpoints refuse, for the description of the API."""
+OPENAPI_WRITE_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": HTTPStatus(status).phrase, "content": _SCHEMA} for status in (403, 409, 413, 502)
+}
+"""How writing endpoints refuse beside that."""
+
 log = structlog.get_logger("hubwatch.web")
 
 
@@ -84,7 +95,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _defect)
 
 
-def problem_response(  # noqa: PLR0917 - one line a field
+def problem_response(
     path: str,
     status: int,
     detail: str,

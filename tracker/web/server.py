@@ -12,6 +12,8 @@ import uvicorn
 
 from storage.database import Database
 from storage.errors import HubwatchError
+from tracker.examine import Examiner
+from tracker.loader import Loader
 from tracker.settings import Settings
 from tracker.web.app import create_app
 
@@ -25,13 +27,17 @@ class CannotServe(HubwatchError):
 
 
 @contextmanager
-def serving(settings: Settings, database: Database) -> Iterator[str]:
-    """Serve for as long as the block runs; gives the address, with the port that was really taken."""
+def serving(
+    settings: Settings, database: Database, *, loader: Loader | None = None, examiner: Examiner | None = None
+) -> Iterator[str]:
+    """Serve for as long as the block runs; gives the address, with the port that was really taken.
+
+    ``loader`` and ``examiner`` are those of the process; without them the application makes its own.
+    """
+    app = create_app(settings, database, loader=loader, examiner=examiner)
     listener = _listen(settings.host, settings.port)
     host, port = listener.getsockname()[:2]
-    config = uvicorn.Config(
-        create_app(settings, database), log_level="warning", access_log=False, server_header=False, lifespan="off"
-    )
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True, name="web")
     thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from advisories.audit.find.python_loaders import ADAPTERS, LOADERS, OTHER_HUBS, REPO_TYPE, Loader
 from advisories.audit.find.python_scopes import Program, Where, index, last_name
@@ -15,6 +16,7 @@ from advisories.audit.names import Names, Spec
 
 _PINNED_IN_TEXT = frozenset({"hf://", "hf-hub:", "url"})
 _MARKS = ("hf://", "hf-hub:", "hf_hub:", "https://", "http://")
+_HUB_MARKS = ("hf://", "hf-hub:", "hf_hub:")
 _ENVIRONMENT = frozenset({"HF_MODEL_ID", "MODEL_ID"})
 
 
@@ -86,10 +88,25 @@ class _Finder:
         for node, where in [*self._program.texts, *self._program.formatted]:
             if isinstance(node, ast.Constant) and not str(node.value).startswith(_MARKS):
                 continue
-            for text in self._values.texts(node, where):
+            for text in self._values.texts(node, where) or self._begun(node, where):
                 spec = self._names.located(text)
                 if spec is not None and (spec.repo, spec.revision) not in told:
                     yield self._reference(spec, [], node, str(spec.form))
+
+    def _begun(self, node: ast.expr, where: Where) -> list[str]:
+        """A path whose repo is complete before the part that cannot be followed."""
+        text = self._values.beginning(node, where) if isinstance(node, ast.JoinedStr) else ""
+        whole = text.startswith(_MARKS) and (text.count("/") >= 4 or text.endswith("@"))
+        return [text] if whole else []
+
+    @cached_property
+    def _has_paths(self) -> bool:
+        """Whether any text of the file could be a path of the Hub: else no argument needs following for it."""
+        parts = [part for node, _ in self._program.formatted for part in node.values]
+        texts = [node.value for node, _ in self._program.texts]
+        texts += [part.value for part in parts if isinstance(part, ast.Constant)]
+        marks = (*_HUB_MARKS, *self._names.hosts)
+        return any(mark in text for text in texts if isinstance(text, str) for mark in marks)
 
     def _of_call(self, call: ast.Call, where: Where) -> Iterator[Reference]:
         name = last_name(call.func)
@@ -98,10 +115,11 @@ class _Finder:
             name = last_name(call.args[0])
             arguments = ast.Call(func=call.args[0], args=call.args[1:], keywords=call.keywords)
         loader = LOADERS.get(name or "")
-        if loader is None or name is None:
+        source = self._source(arguments.func)
+        if loader is None or name is None or (loader.sources and not source.startswith(loader.sources)):
             yield from self._elsewhere(call, where)
             return
-        if not self._from_here(arguments.func, loader) or self._other_kind(arguments, where):
+        if source.startswith(OTHER_HUBS) or self._other_kind(arguments, where):
             return
         yield from self._loaded(arguments, call, loader, name, where)
         for keyword, revisions in loader.more:
@@ -121,7 +139,9 @@ class _Finder:
         texts = self._values.texts(*given)
         if not texts and loader.strict and not isinstance(given[0], ast.Constant | ast.Call):
             place = self._lines.place(call)
-            self.gaps.append(Gap(reason="unresolved", detail=f"{name}: which model is not in the file", line=place.line))
+            self.gaps.append(
+                Gap(reason="unresolved", detail=f"{name}: which model is not in the file", line=place.line)
+            )
         pin = self._argument(arguments, loader.revisions, None, where)
         revisions = self._values.texts(*pin) if pin else []
         for number, text in enumerate(texts):
@@ -149,15 +169,12 @@ class _Finder:
                     return found
         return None
 
-    def _from_here(self, function: ast.expr, loader: Loader) -> bool:
-        """Whether the call comes from a library that reads the Hub, as far as its import says."""
+    def _source(self, function: ast.expr) -> str:
+        """The module that a called name was imported from, as far as the file says."""
         root = function
         while isinstance(root, ast.Attribute):
             root = root.value
-        source = self._program.imports.get(root.id, "") if isinstance(root, ast.Name) else ""
-        if source.startswith(OTHER_HUBS):
-            return False
-        return not loader.sources or source.startswith(loader.sources)
+        return self._program.imports.get(root.id, "") if isinstance(root, ast.Name) else ""
 
     def _other_kind(self, call: ast.Call, where: Where) -> bool:
         """Whether `repo_type` says, or may say, that this is no model."""
@@ -168,7 +185,7 @@ class _Finder:
 
     def _elsewhere(self, call: ast.Call, where: Where) -> Iterator[Reference]:
         """References in calls of no known name: an ``hf://`` path, a model's default on the command line."""
-        for given in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        for given in [*call.args, *(keyword.value for keyword in call.keywords)] if self._has_paths else ():
             if isinstance(given, ast.Constant | ast.Name | ast.Attribute | ast.JoinedStr | ast.BinOp):
                 for text in self._values.texts(given, where):
                     spec = self._names.located(text) if text.startswith(_MARKS) else None

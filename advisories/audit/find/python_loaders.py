@@ -71,8 +71,6 @@ LOADERS = {
     "hf_hub_download": _HUB,
     "hf_hub_url": _HUB,
     "cached_file": Loader(keywords=("path_or_repo_id",)),
-    "model_info": _HUB,
-    "repo_info": _HUB,
     "get_safetensors_metadata": _HUB,
     "SentenceTransformer": _SENTENCE,
     "SparseEncoder": _SENTENCE,

@@ -142,7 +142,11 @@ class _Indexer:
             self._comprehension(node, scope, block)
         else:
             self._note(node, scope, block)
-            self._children(node, scope, block)
+            if isinstance(node, ast.JoinedStr):  # its fixed parts are no texts of their own
+                held = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+                self.stack.extend((child, scope, block) for child in held)
+            else:
+                self._children(node, scope, block)
 
     def _children(self, node: ast.AST, scope: Scope, block: Block) -> None:
         branches = _BRANCHES.get(type(node), ())
@@ -184,9 +188,7 @@ class _Indexer:
             case _:
                 pass
 
-    def _bind(
-        self, target: ast.expr, value: ast.expr | None, where: Where, steps: tuple[Step, ...] = ()
-    ) -> None:
+    def _bind(self, target: ast.expr, value: ast.expr | None, where: Where, steps: tuple[Step, ...] = ()) -> None:
         pending: list[tuple[ast.expr, ast.expr | None, tuple[Step, ...]]] = [(target, value, steps)]
         while pending:
             target, value, steps = pending.pop()
@@ -224,9 +226,9 @@ class _Indexer:
             if not isinstance(node, ast.Lambda):
                 value = Parameter(node, place, arg.arg, given)
             self._put(inner, arg.arg, Binding(value, outer))
-        for arg in (arguments.vararg, arguments.kwarg):
-            if arg is not None:
-                self._put(inner, arg.arg, Binding(None, outer))
+        for rest in (arguments.vararg, arguments.kwarg):
+            if rest is not None:
+                self._put(inner, rest.arg, Binding(None, outer))
         outside: list[ast.AST] = [*arguments.defaults, *(item for item in arguments.kw_defaults if item)]
         if isinstance(node, ast.Lambda):
             inside: list[ast.AST] = [node.body]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from advisories.audit.find import python_texts
+from advisories.audit.find.python_lookup import MOST, bindings, option_names, pairs
 from advisories.audit.find.python_scopes import (
     EACH,
     Binding,
@@ -24,7 +26,6 @@ from advisories.audit.find.python_scopes import (
     last_name,
 )
 
-MOST = 64  # values one expression is followed to
 _DEEPEST = 24
 _STEPS = 200_000  # look-ups for a whole file
 _LONGEST = 2000  # characters of one text
@@ -47,10 +48,20 @@ class Values:
         """The texts an expression may stand for, in the order found; repeats are kept, unknown ones left out."""
         found: list[str] = []
         for item, place in self._resolve(node, where, depth):
-            found += self._text(item, place, depth + 1)
+            found += python_texts.of(item, self.texts, place, depth + 1)
             if len(found) >= MOST:
                 break
         return found[:MOST]
+
+    def beginning(self, node: ast.JoinedStr, where: Where) -> str:
+        """The text an f-string begins with, up to the first part that cannot be followed."""
+        text = ""
+        for part in node.values[:MOST]:
+            found = python_texts.of_part(part, self.texts, where, 0)
+            if len(found) != 1:
+                break
+            text += found[0]
+        return text
 
     def field(self, node: ast.expr, name: str, where: Where) -> tuple[ast.expr, Where] | None:
         """What a dict that an expression stands for holds under a name; None when there is no such dict."""
@@ -59,59 +70,6 @@ class Values:
                 if key == name:
                     return value, place
         return None
-
-    # --- texts -----------------------------------------------------------------------------------
-
-    def _text(self, node: Node, where: Where, depth: int) -> list[str]:
-        match node:
-            case ast.Constant(value=str(text)):
-                return [text] if len(text) <= _LONGEST else []
-            case ast.JoinedStr(values=parts):
-                return _product([self._part(part, where, depth) for part in parts[:MOST]])
-            case ast.BinOp(op=ast.Add(), left=left, right=right):
-                return _product([self.texts(left, where, depth), self.texts(right, where, depth)])
-            case ast.BinOp(op=ast.Mod(), left=left, right=right):
-                items = right.elts if isinstance(right, ast.Tuple) else [right]
-                return self._filled(left, items, where, depth, lambda text, given: text % given)
-            case ast.Call(func=ast.Attribute(attr="format", value=base), args=args, keywords=[]):
-                return self._filled(base, args, where, depth, lambda text, given: text.format(*given))
-            case ast.Call(func=ast.Attribute(attr="join", value=base), args=[ast.List() | ast.Tuple() as listed]):
-                parts_of = [self.texts(item, where, depth) for item in listed.elts[:MOST]]
-                return [
-                    text
-                    for glue in self.texts(base, where, depth)[:1]
-                    for text in _product(
-                        [piece for part in parts_of for piece in (part, [glue])][:-1] if parts_of else []
-                    )
-                ]
-            case _:
-                return []
-
-    def _part(self, part: ast.expr, where: Where, depth: int) -> list[str]:
-        if isinstance(part, ast.FormattedValue):
-            return [] if part.format_spec else self.texts(part.value, where, depth)
-        return self._text(part, where, depth)
-
-    def _filled(
-        self,
-        template: ast.expr,
-        given: Iterable[ast.expr],
-        where: Where,
-        depth: int,
-        fill: Callable[[str, tuple[str, ...]], str],
-    ) -> list[str]:
-        options = [self.texts(item, where, depth) for item in itertools.islice(given, 8)]
-        found = []
-        for text in self.texts(template, where, depth):
-            # only plain places: a width or an attribute in a hostile template could cost or reach anything
-            if len(text) > _LONGEST or _elaborate(text):
-                continue
-            for chosen in itertools.islice(itertools.product(*options), MOST):
-                try:
-                    found.append(fill(text, chosen))
-                except (ValueError, TypeError, IndexError, KeyError):
-                    break
-        return [text for text in found[:MOST] if len(text) <= _LONGEST]
 
     # --- expressions to what they stand for ------------------------------------------------------
 
@@ -144,7 +102,7 @@ class Values:
                 yield node, where
 
     def _named(self, name: str, where: Where, depth: int) -> Iterator[tuple[Node, Where]]:
-        for binding in _bindings(name, where):
+        for binding in bindings(name, where):
             yield from self._bound(binding, depth)
 
     def _bound(self, binding: Binding, depth: int) -> Iterator[tuple[Node, Where]]:
@@ -188,18 +146,11 @@ class Values:
             case ast.Call(func=ast.Attribute(attr="values" | "items" | "keys" as kind, value=base), args=[]):
                 for item, place in self._resolve(base, where, depth):
                     if isinstance(item, ast.Dict):
-                        pairs = [
-                            (key, value) for key, value in zip(item.keys, item.values, strict=True) if key is not None
-                        ][:MOST]
-                        made = {
-                            "keys": lambda key, value: key,
-                            "values": lambda key, value: value,
-                            "items": lambda key, value: ast.Tuple(elts=[key, value], ctx=ast.Load()),
-                        }[kind]
-                        yield from ((made(key, value), place) for key, value in pairs)
+                        yield from ((made, place) for made in pairs(item, kind))
             case ast.Call(func=ast.Name(id="enumerate"), args=[first, *_]):
                 for item, place in self._each(first, where, depth + 1):
-                    yield ast.Tuple(elts=[ast.Constant(value=0), item], ctx=ast.Load()), place
+                    if isinstance(item, ast.expr):
+                        yield ast.Tuple(elts=[ast.Constant(value=0), item], ctx=ast.Load()), place
             case ast.Call(func=ast.Name(id="zip"), args=args):
                 columns = [list(self._each(arg, where, depth + 1)) for arg in args[:4]]
                 for row in zip(*columns, strict=False):
@@ -219,7 +170,7 @@ class Values:
 
     def _attribute(self, node: ast.Attribute, where: Where, depth: int) -> Iterator[tuple[Node, Where]]:
         key = key_of(node)
-        direct = list(_bindings(key, where)) if key else []
+        direct = list(bindings(key, where)) if key else []
         if direct:
             for binding in direct:
                 yield from self._bound(binding, depth)
@@ -256,12 +207,19 @@ class Values:
         return None
 
     def _member(self, owner: Scope, name: str, depth: int) -> Iterator[tuple[Node, Where]]:
-        for binding in [*owner.names.get(name, ()), *owner.members.get(name, ())]:
+        found = [*owner.names.get(name, ()), *owner.members.get(name, ())]
+        for binding in found:
             yield from self._bound(binding, depth)
+        if found or not isinstance(owner.node, ast.ClassDef) or owner.parent is None or depth > _DEEPEST:
+            return
+        for base in owner.node.bases[:8]:
+            for item, _ in self._resolve(base, Where(owner.parent, (), (owner.node.lineno, 0)), depth):
+                if isinstance(item, ast.ClassDef):
+                    yield from self._member(self._program.classes[id(item)], name, depth + 1)
 
     def _subscript(self, node: ast.Subscript, where: Where, depth: int) -> Iterator[tuple[Node, Where]]:
         key = key_of(node)
-        direct = list(_bindings(key, where)) if key else []
+        direct = list(bindings(key, where)) if key else []
         if direct:
             for binding in direct:
                 yield from self._bound(binding, depth)
@@ -329,20 +287,33 @@ class Values:
         for decorator in parameter.function.decorator_list:
             if isinstance(decorator, ast.Call) and last_name(decorator.func) in _OPTIONS:
                 given = [keyword.value for keyword in decorator.keywords if keyword.arg == "default"]
-                if given and parameter.name in _option_names(decorator):
+                if given and parameter.name in option_names(decorator):
                     yield from self._resolve(given[0], where, depth)
         name, skipped = parameter.function.name, 0
         owner = where.scope.node
         if isinstance(owner, ast.ClassDef):
-            skipped = 0 if any(last_name(item) == "staticmethod" for item in parameter.function.decorator_list) else 1
+            skipped = (
+                0 if any(last_name(item) == "staticmethod" for item in parameter.function.decorator_list) else 1
+            )
             name = owner.name if name == "__init__" else name
         for call, place in self._program.callers.get(name, ())[:MOST]:
+            if not self._calls(call, owner):
+                continue
             given = [keyword.value for keyword in call.keywords if keyword.arg == parameter.name]
             index = parameter.index - skipped
             if not given and 0 <= index < len(call.args):
                 given = [call.args[index]]
             if given and not isinstance(given[0], ast.Starred):
                 yield from self._resolve(given[0], place, depth)
+
+    def _calls(self, call: ast.Call, owner: ast.AST) -> bool:
+        """Whether a call by a function's name can be of that function: methods have a receiver of this file."""
+        if not isinstance(call.func, ast.Attribute):
+            return True
+        base = call.func.value
+        return isinstance(owner, ast.ClassDef) and not (
+            isinstance(base, ast.Name) and base.id in self._program.imports
+        )
 
     @cached_property
     def _arguments(self) -> dict[str, tuple[ast.expr, Where]]:
@@ -352,49 +323,6 @@ class Values:
             default = next((keyword.value for keyword in call.keywords if keyword.arg == "default"), None)
             if default is not None:
                 dest = next((k.value for k in call.keywords if k.arg == "dest"), None)
-                names = [dest.value] if isinstance(dest, ast.Constant) else _option_names(call)
+                names = [dest.value] if isinstance(dest, ast.Constant) else option_names(call)
                 found.update({str(name): (default, where) for name in names})
         return found
-
-
-def _bindings(name: str, where: Where) -> list[Binding]:
-    """What a name may stand for here: in the nearest scope that binds it, back to the last sure binding."""
-    scope: Scope | None = where.scope
-    own = True
-    while scope is not None:
-        if (own or not scope.is_class) and (all_of := scope.names.get(name)):
-            before = [item for item in all_of if not own or item.where.position < where.position] or all_of
-            found: list[Binding] = []
-            for item in reversed(before):
-                found.append(item)
-                around = where.block if own else ()
-                if item.where.block == around[: len(item.where.block)]:
-                    break
-            return found[::-1][:MOST]
-        scope, own = scope.parent, False
-    return []
-
-
-def _option_names(call: ast.Call) -> list[str]:
-    """The names that an option's flags give its value: ``--model-id`` becomes ``model_id``."""
-    flags = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
-    return [flag.lstrip("-").replace("-", "_") for flag in flags]
-
-
-def _product(parts: list[list[str]]) -> list[str]:
-    """Every joining of one text a part, as far as there are not too many."""
-    if not parts or not all(parts):
-        return []
-    found = [""]
-    for options in parts:
-        found = [head + tail for head in found for tail in options][:MOST]
-        if found and len(found[0]) > _LONGEST:
-            return []
-    return found
-
-
-def _elaborate(text: str) -> bool:
-    stripped = text.replace("%s", "").replace("{}", "")
-    for place in range(8):
-        stripped = stripped.replace(f"{{{place}}}", "")
-    return any(char in stripped for char in "%{}")

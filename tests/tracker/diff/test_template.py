@@ -207,6 +207,52 @@ def test_dates() -> None:
     assert aspect("Cutoff: December 2023", "nondeterministic") == ["date December 2023"]
 
 
+UNSAFE = "{% for m in messages %}{{ m.__class__ }}{{ m.content }}{% endfor %}"
+
+
+def holds(change: Change, source: str) -> bool:
+    return DIFFER.observe(snapshot_of({"chat_template.jinja": source}), change.facet) == change.after_digest
+
+
+@pytest.mark.parametrize(
+    ("danger", "cls"),
+    [
+        (UNSAFE, "template.unsafe"),
+        (PLAIN + "{# \u200b #}", "template.hidden_chars"),
+        (PLAIN + "{{ strftime_now('%Y') }}", "template.nondeterministic"),
+        ("{% if", "document.unreadable"),
+    ],
+)
+def test_a_danger_holds_until_the_template_is_free_of_it(danger: str, cls: str) -> None:
+    (change,) = [
+        item for item in diff({"chat_template.jinja": PLAIN}, {"chat_template.jinja": danger}) if item.cls == cls
+    ]
+    edited = danger.replace("messages", "messages[1:]") if cls != "document.unreadable" else "{% for"
+    assert holds(change, danger)
+    assert holds(change, edited)
+    assert not holds(change, PLAIN)
+    again = diff({"chat_template.jinja": danger}, {"chat_template.jinja": edited})
+    assert cls not in {item.cls for item in again}
+
+
+def test_a_reason_that_joins_others_is_a_finding_of_its_own() -> None:
+    worse = UNSAFE + "{{ m | attr('x') }}"
+    (change,) = [
+        item
+        for item in diff({"chat_template.jinja": UNSAFE}, {"chat_template.jinja": worse})
+        if item.cls == "template.unsafe"
+    ]
+    assert change.facts["new"] == ["filter attr"]
+    assert holds(change, worse)
+    assert not holds(change, UNSAFE)
+    (first,) = [
+        item
+        for item in diff({"chat_template.jinja": PLAIN}, {"chat_template.jinja": worse})
+        if item.cls == "template.unsafe"
+    ]
+    assert holds(first, UNSAFE)
+
+
 def test_a_template_that_cannot_be_parsed_is_a_finding() -> None:
     changes = diff({"chat_template.jinja": PLAIN}, {"chat_template.jinja": "{% if"})
     assert [change.cls for change in changes] == ["template.semantic", "document.unreadable"]
@@ -224,6 +270,11 @@ def test_a_template_that_cannot_be_parsed_is_a_finding() -> None:
         "{{ a" + "[0]" * 20_000 + " }}",
         "x" * 300_000,
         "{{ " + "9" * 10_000 + " }}",
+        # What jinja2 would fold into a constant when it compiles.
+        "{{ (10 ** 9) ** (10 ** 9) }}",
+        "{{ 'x' * 10 ** 12 }}{{ ('x' * 10 ** 12) | length }}",
+        "{% autoescape 9 ** 9 ** 9 ** 9 %}x{% endautoescape %}",
+        "{% set a = 9 ** 9 ** 9 ** 9 %}{% if 9 ** 9 ** 9 ** 9 %}{% endif %}",
     ],
 )
 def test_templates_made_to_hurt_are_read_or_refused(source: str) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from tracker.estimate.blocks import gqa, plain
 from tracker.estimate.decoder import context_of
 from tracker.estimate.model import Architecture, Model
-from tracker.estimate.reader import Config
+from tracker.estimate.reader import Config, ConfigError
 from tracker.estimate.structure import Node, Part, block, conv, embedding, linear, norm, tied
 
 Sides = Callable[[Config, str], Sequence[Part]]
@@ -78,6 +78,8 @@ def _rows(c: Config, more: int) -> int:
 
 
 def _build(d: Seq2Seq, head: str, c: Config) -> Model:
+    if c.flag("use_prompt", default=False):
+        raise ConfigError("learned prompts (use_prompt) are not counted")
     hidden, vocabulary = c["d_model"], c["vocab_size"]
     sides: list[Part] = [embedding("model.shared", vocabulary, hidden)]
     if head != "ForCausalLM":

@@ -45,7 +45,6 @@ class Seeing:
     flat: bool = False
     tie_from_text: bool = False
     tie_of_text: bool = False
-    always_tied: bool = False
     head: str = "ForConditionalGeneration"
 
 
@@ -65,7 +64,7 @@ def build(d: Seeing, head: str, c: Config) -> Model:
     last: Node | None = None
     is_tied: bool | None = None
     if head in ("ForConditionalGeneration", "ForCausalLM"):
-        is_tied = d.always_tied or (text if d.tie_of_text else c).flag("tie_word_embeddings", default=False)
+        is_tied = (text if d.tie_of_text else c).flag("tie_word_embeddings", default=False)
         if d.tie_from_text and not is_tied:
             is_tied = text.flag("tie_word_embeddings", default=False)
         last = output_layer(text, inner.hidden, bias=False, is_tied=is_tied)
@@ -242,7 +241,7 @@ def _architecture(model_type: str, stem: str, d: Seeing, *more: str, base: str |
 
 def _shield(c: Config) -> Model:
     """ShieldGemma 2 is Gemma 3 as it stands."""
-    seeing = Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model", always_tied=True)
+    seeing = Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model", tie_of_text=True)
     return build(seeing, "ForConditionalGeneration", c)
 
 
@@ -323,7 +322,9 @@ ARCHITECTURES = (
     _architecture("glm46v", "Glm46V", Seeing(projector=_nothing)),
     _architecture("glmga", "Glm46V", Seeing(projector=_nothing)),
     _architecture(
-        "glm4v_moe", "Glm4vMoe", Seeing(projector=_nothing, vision="glm4v_moe_vision", text="glm4v_moe_text")
+        "glm4v_moe",
+        "Glm4vMoe",
+        Seeing(projector=_nothing, vision="glm4v_moe_vision", text="glm4v_moe_text", tie_from_text=True),
     ),
     _architecture("internvl", "InternVL", Seeing(projector=_internvl)),
     _architecture("mistral3", "Mistral3", Seeing(projector=_mistral3)),

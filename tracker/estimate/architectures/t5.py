@@ -115,10 +115,9 @@ def _build(d: T5, head: str, c: Config) -> Model:
     )
 
 
-def _architecture(model_type: str, stem: str, d: T5, has: Sequence[str]) -> Architecture:
-    classes = {f"{stem}Model": partial(_build, d, "")} | {
-        f"{stem}{head}": partial(_build, d, head) for head in has
-    }
+def _architecture(model_type: str, stem: str, d: T5, has: Sequence[str], also: str = "") -> Architecture:
+    stems = (stem, also) if also else (stem,)
+    classes = {f"{name}{head or 'Model'}": partial(_build, d, head) for name in stems for head in ("", *has)}
     return Architecture(model_type=model_type, classes=classes, base=f"{stem}Model")
 
 
@@ -131,7 +130,7 @@ ALL = (
 )
 ARCHITECTURES = (
     _architecture("t5", "T5", T5(), ALL),
-    _architecture("mt5", "MT5", T5(), ALL),
+    _architecture("mt5", "MT5", T5(), ALL, also="T5"),  # the mT5 checkpoints name T5's classes
     _architecture("umt5", "UMT5", T5(every=True), ALL),
     _architecture("longt5", "LongT5", T5(local=True), ALL[:2]),
 )

@@ -1,0 +1,269 @@
+"""A large history, written straight into the tables: what a daemon would have after a year or two."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Table, insert
+
+from advisories.ids import ALPHABET
+from storage.database import Database, Transaction
+from storage.lineage import OPEN_END
+from storage.model import DEFAULT_IDENTITY, Severity, digest
+from storage.rows import path_key
+from storage.tables import advisories, advisory_events, changes, estimates, file_changes, repos, revisions, spans
+
+START = datetime(2025, 1, 1, tzinfo=UTC)
+CLASSES = (
+    ("config.rope", Severity.HIGH, "config.json", "/rope_theta"),
+    ("tokens.eos", Severity.HIGH, "generation_config.json", "/eos_token_id"),
+    ("template.generation_prompt", Severity.HIGH, "tokenizer_config.json", "/chat_template"),
+    ("config.arch_shape", Severity.CRITICAL, "config.json", "/num_hidden_layers"),
+    ("card.only", Severity.INFO, "README.md", None),
+)
+_ROWS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much there is."""
+
+    repos: int = 1000
+    revisions: int = 50  # of each repo
+    advisories: int = 4  # of each revision
+
+
+def sha(repo: int, position: int) -> str:
+    """The sha of a revision."""
+    return hashlib.sha1(f"{repo}/{position}".encode(), usedforsecurity=False).hexdigest()
+
+
+def name(repo: int) -> tuple[str, str]:
+    """Owner and name of a repo: ten to an owner."""
+    return f"owner{repo // 10}", f"model{repo}"
+
+
+def fill(database: Database, scale: Scale) -> None:
+    """Write all of it in one transaction."""
+    with database.transaction() as tx:
+        _write(tx, repos, _repos(scale))
+        _write(tx, revisions, _revisions(scale))
+        _write(tx, file_changes, _files(scale))
+        _write(tx, estimates, _estimates(scale))
+        _write(tx, advisories, _advisories(scale))
+        _write(tx, spans, _spans(scale))
+        _write(tx, advisory_events, _events(scale))
+        _write(tx, changes, _changes(scale))
+    if database.is_sqlite:
+        with database.transaction() as tx:
+            tx.exec_driver_sql("ANALYZE")
+    else:
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("ANALYZE")
+
+
+def _write(tx: Transaction, table: Table, rows: Iterator[dict[str, Any]]) -> None:
+    while batch := list(islice(rows, _ROWS)):
+        tx.execute(insert(table), batch)
+
+
+def _places(scale: Scale) -> Iterator[tuple[int, int, int]]:
+    """(revision row, repo, position): in the order observed, as if all repos moved in turn."""
+    row = 0
+    for position in range(scale.revisions):
+        for repo in range(scale.repos):
+            row += 1
+            yield row, repo, position
+
+
+def _made(scale: Scale) -> Iterator[tuple[str, int, int, int, int]]:
+    """(id, revision row, repo, position, ordinal) of every advisory."""
+    for row, repo, position in _places(scale):
+        for ordinal in range(scale.advisories):
+            yield advisory_id(repo, position, ordinal), row, repo, position, ordinal
+
+
+def advisory_id(repo: int, position: int, ordinal: int) -> str:
+    """An id as they look."""
+    number = int(hashlib.sha256(f"{repo}/{position}/{ordinal}".encode()).hexdigest(), 16)
+    digits = []
+    for _ in range(12):
+        number, digit = divmod(number, len(ALPHABET))
+        digits.append(ALPHABET[digit])
+    text = "".join(digits)
+    return f"x_HUBWATCH-2025-{text[:4]}-{text[4:8]}-{text[8:]}"
+
+
+def _at(repo: int, position: int) -> datetime:
+    return START + timedelta(days=position * 10, seconds=repo)
+
+
+def _class(ordinal: int, position: int) -> tuple[str, Severity, str, str | None]:
+    return CLASSES[(ordinal + position) % len(CLASSES)]
+
+
+def _until(position: int, ordinal: int) -> int | None:
+    """Half of the advisories are still open, the others ended after a few revisions."""
+    return None if ordinal % 2 else position + 1 + (position + ordinal) % 7
+
+
+def _repos(scale: Scale) -> Iterator[dict[str, Any]]:
+    for repo in range(scale.repos):
+        owner, called = name(repo)
+        yield {
+            "id": repo + 1,
+            "endpoint": DEFAULT_IDENTITY,
+            "owner": owner,
+            "name": called,
+            "ref": "main",
+            "state": "ok",
+            "private": False,
+            "public": False,
+            "restricted": False,
+        }
+
+
+def _revisions(scale: Scale) -> Iterator[dict[str, Any]]:
+    for row, repo, position in _places(scale):
+        yield {
+            "id": row,
+            "repo_id": repo + 1,
+            "ref": "main",
+            "sha": sha(repo, position),
+            "position": position,
+            "fork": None,
+            "predecessor_id": row - scale.repos if position else None,
+            "parents": [sha(repo, position - 1)] if position else [],
+            "parents_unknown": False,
+            "committed_at": _at(repo, position) - timedelta(minutes=5),
+            "author": f"author{repo % 7}",
+            "title": f"Update number {position}",
+            "observed_at": _at(repo, position),
+            "backfill": False,
+            "manifest_digest": digest([repo, position]),
+        }
+
+
+def _files(scale: Scale) -> Iterator[dict[str, Any]]:
+    for row, repo, position in _places(scale):
+        for path in sorted({item[2] for item in CLASSES}):
+            yield {
+                "revision_id": row,
+                "path_key": path_key(path),
+                "repo_id": repo + 1,
+                "path": path,
+                "removed": False,
+                "size": 1000 + position,
+                "blob_id": sha(repo, position),
+                "lfs_sha256": None,
+            }
+
+
+def _estimates(scale: Scale) -> Iterator[dict[str, Any]]:
+    chosen = random.Random(1)  # noqa: S311 - figures, not secrets
+    cards = [
+        {"name": f"card{number}", "full_finetune_batch": number, "serve_batch": number} for number in range(20)
+    ]
+    for _, repo, position in _places(scale):
+        total = chosen.randrange(10**8, 10**11)
+        yield {
+            "repo_id": repo + 1,
+            "sha": sha(repo, position),
+            "estimator": "exact",
+            "version": "1",
+            "status": "exact",
+            "source": "closed_form",
+            "model_type": "llama",
+            "architecture": "LlamaForCausalLM",
+            "reason": None,
+            "body": {
+                "parameters": {"total": total, "embedding": total // 10, "head": 0, "active": total},
+                "memory": {"weights_bytes": 2 * total, "kv_cache_bytes": total // 7},
+                "tokens": {"train": 2048, "serve": 4096},
+                "cards": cards,
+                "structure": [{"name": f"layer{n}", "type": "Linear", "parameters": 1000} for n in range(30)],
+            },
+        }
+
+
+def _finding(repo: int, position: int, ordinal: int) -> dict[str, Any]:
+    cls, severity, path, pointer = _class(ordinal, position)
+    return {
+        "cls": cls,
+        "severity": int(severity),
+        "reason": "base severity of the class",
+        "path": path,
+        "pointer": pointer,
+        "before": position - 1,
+        "after": position,
+        "summary": f"{pointer or path} changed from {position - 1} to {position}",
+        "facet": f"{path}#{pointer}",
+        "before_digest": digest(position - 1),
+        "after_digest": digest(position),
+        "facts": {},
+    }
+
+
+def _advisories(scale: Scale) -> Iterator[dict[str, Any]]:
+    for made, _, repo, position, ordinal in _made(scale):
+        cls, severity, *_ = _class(ordinal, position)
+        is_open = _until(position, ordinal) is None or (_until(position, ordinal) or 0) >= scale.revisions
+        ended = None if is_open else "restored"
+        yield {
+            "id": made,
+            "repo_id": repo + 1,
+            "cls": cls,
+            "severity": int(severity),
+            "reason": "base severity of the class",
+            "introduced": sha(repo, position),
+            "predecessor": sha(repo, position - 1) if position else None,
+            "ref": "main",
+            "open": is_open,
+            "findings": [_finding(repo, position, ordinal) | {"holds": is_open, "ended_by": ended}],
+            "published": _at(repo, position),
+            "modified": _at(repo, position),
+            "withdrawn": None,
+            "superseded_by": None,
+            "related": [],
+            "context": {},
+        }
+
+
+def _spans(scale: Scale) -> Iterator[dict[str, Any]]:
+    for made, _, repo, position, ordinal in _made(scale):
+        end = _until(position, ordinal)
+        end = None if end is None or end >= scale.revisions else end
+        yield {
+            "advisory_id": made,
+            "ordinal": 0,
+            "repo_id": repo + 1,
+            "ref": "main",
+            "introduced": sha(repo, position),
+            "fixed": None if end is None else sha(repo, end),
+            "last_affected": None,
+            "first": position,
+            "until": OPEN_END if end is None else end,
+        }
+
+
+def _events(scale: Scale) -> Iterator[dict[str, Any]]:
+    for made, _, repo, position, _ordinal in _made(scale):
+        yield {
+            "advisory_id": made,
+            "action": "opened",
+            "sha": sha(repo, position),
+            "moment": 0,
+            "repo_id": repo + 1,
+            "at": _at(repo, position),
+        }
+
+
+def _changes(scale: Scale) -> Iterator[dict[str, Any]]:
+    for _, row, repo, position, ordinal in _made(scale):
+        yield {"revision_id": row, "ordinal": ordinal, **_finding(repo, position, ordinal)}

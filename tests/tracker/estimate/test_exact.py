@@ -1,0 +1,89 @@
+"""The body of an estimate: what a person can ask for, and what the figures say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracker.estimate.cards import catalogue
+from tracker.estimate.exact import ESTIMATOR
+from tracker.estimate.interface import EstimateOptions
+from tracker.estimate.profiles import PROFILES
+
+QWEN: dict[str, Any] = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 1024,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "tie_word_embeddings": True,
+}
+
+
+def body(**options: Any) -> dict[str, Any]:
+    return dict(ESTIMATOR.estimate(QWEN, options=EstimateOptions(**options)).body)
+
+
+def test_the_contract_s_defaults() -> None:
+    figures = body()
+    assert figures["parameters"]["total"] == 596_049_920
+    assert figures["tokens"] == {"train": 2048, "serve": 4096}
+    assert figures["memory"]["kv_cache_bytes"] == 114_688 * 4096
+    assert figures["memory"]["weights_bytes"] == 2 * 596_049_920
+    assert figures["headroom"] == 1.15
+    assert figures["layers"] == 28
+    assert figures["forward_pass"] is True
+
+
+def test_options() -> None:
+    assert body(seq=128)["tokens"] == {"train": 128, "serve": 128}
+    assert body(seq=10**9)["tokens"] == {"train": 40960, "serve": 40960}  # the context is the most there is
+    assert body(batch=4)["memory"]["activation_bytes"] > 2 * body()["memory"]["activation_bytes"]
+    assert body(precision="int4")["memory"]["weights_bytes"] == 596_049_920 // 2
+    pure, mixed = body(precision="bf16-true")["memory"], body()["memory"]
+    assert pure["full_finetune_bytes"] < mixed["full_finetune_bytes"]
+    assert body(card="H100")["cost"]["card"] == "H100 (80GB)"
+    assert body(card="l4 24 gb")["cost"]["card"] == "L4 (24GB)"
+    assert body(card="abacus")["cost"]["card"] == "A10G (24GB)"
+
+
+def test_cards_grow_with_their_memory() -> None:
+    cards = body()["cards"]
+    assert [card["name"] for card in cards] == [card.name for card in catalogue().fit]
+    for key in ("full_finetune_batch", "lora_batch", "serve_batch"):
+        batches = [card[key] for card in cards]
+        assert batches == sorted(batches)
+        assert batches[-1] > 0
+
+
+def test_the_structure_counts_its_repeats() -> None:
+    rows = {row["name"]: row for row in body()["structure"]}
+    gate = rows["model.layers.*.mlp.gate_proj"]
+    assert gate == {
+        "name": "model.layers.*.mlp.gate_proj",
+        "type": "Linear",
+        "output_shape": "1 x 40960 x 3072",
+        "parameters": 1024 * 3072,
+        "count": 28,
+    }
+    assert rows["lm_head"]["parameters"] == 0  # tied: counted at the embedding
+
+
+def test_an_encoder_has_no_cache_but_serves() -> None:
+    config = {"model_type": "bert", "architectures": ["BertForMaskedLM"]}
+    figures = ESTIMATOR.estimate(config).body
+    assert figures["memory"]["kv_cache_bytes"] == 0
+    assert figures["cards"][0]["serve_batch"] > 0
+    assert figures["parameters"]["head"] == 768 * 30522 + 30522
+
+
+@pytest.mark.parametrize("name", ["exact", "classic"])
+def test_profiles_by_name(name: str) -> None:
+    assert PROFILES[name].name == name
+    assert PROFILES[name].estimate(QWEN).estimator == name
