@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Text, delete, func, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Text, delete, func, literal, select, tuple_
 
 from storage import findings
-from storage.columns import EPOCH, MICROSECOND
+from storage.columns import EPOCH, MICROSECOND, Moment
 from storage.database import Transaction
 from storage.lineage import Lineage, places_of, span_of, window
 from storage.model import (
@@ -145,7 +145,8 @@ def search(
     if public_only:
         query = query.where(OPEN_TO_ALL)
     if before is not None:
-        query = query.where(tuple_(advisories.c.published, advisories.c.id) < tuple_(*before))
+        when, last = literal(before[0], Moment), before[1]
+        query = query.where(tuple_(advisories.c.published, advisories.c.id) < tuple_(when, literal(last)))
     if after is not None:
         place = select(advisories.c.published, advisories.c.id).where(advisories.c.id == after)
         query = query.where(tuple_(advisories.c.published, advisories.c.id) < place.scalar_subquery())

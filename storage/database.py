@@ -102,6 +102,11 @@ class Database:
             self._turn.release()
 
 
+def masked(url: str) -> str:
+    """A database URL that may be shown: the password is hidden."""
+    return _parse(url).render_as_string(hide_password=True)
+
+
 def _parse(url: str) -> URL:
     try:
         target = make_url(url)

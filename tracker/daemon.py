@@ -57,14 +57,19 @@ def loader_of(settings: Settings, database: Database) -> Loader:
 
 
 def slow_reads(
-    settings: Settings, database: Database, upstream: HubClient, *, paused: Callable[[RateLimited], None]
+    settings: Settings,
+    database: Database,
+    upstream: HubClient,
+    parser: Parser,
+    *,
+    paused: Callable[[RateLimited], None],
 ) -> SlowReads:
     """What is read at a slower pace: refs with our token if there is one, related repos always without."""
     anonymous = HubClient(
         settings.hub.endpoint, None, deadline_s=min(RELATED_SECONDS, settings.hub.deadline_seconds)
     )
     refs = RefKeeper(upstream, database, clock)
-    related = RelatedKeeper(anonymous, database, Loader(anonymous, database, Parser()), clock)
+    related = RelatedKeeper(anonymous, database, Loader(anonymous, database, parser), clock)
     return SlowReads(
         database,
         {"refs": refs.look, "related": lambda watch, _: related.look(watch)},
@@ -105,8 +110,8 @@ def assemble(settings: Settings, database: Database) -> Iterator[Services]:
             floor=settings.poll.floor, default=settings.poll.default, ceiling=settings.poll.ceiling
         )
         worker = Worker(upstream, database, pipeline, states, intervals, clock)
-        worker.slow = slow_reads(settings, database, upstream, paused=worker.pause)
-        owners = Owners(upstream, database, clock)
+        worker.slow = slow_reads(settings, database, upstream, loader.parser, paused=worker.pause)
+        owners = Owners(upstream, database, clock, settings.poll.default)
         yield Services(settings, database, worker, loader, examiner, owners, stopping)
 
 

@@ -45,4 +45,4 @@ class Intervals:
     def _jittered(self, watch: Watch, interval: timedelta) -> timedelta:
         # Seeded by the repo and its count of errors: spread out, and the same on every run of a test.
         share = random.Random(f"{watch.repo.id}:{watch.errors}").uniform(-JITTER, JITTER)  # noqa: S311
-        return interval * (1 + share)
+        return min(interval * (1 + share), self.ceiling)

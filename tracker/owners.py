@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -15,11 +15,17 @@ from storage.errors import HubwatchError, UsageError
 from storage.model import OwnerWatch, RepoRef
 from tracker.hub.interface import Listing
 
-EVERY = timedelta(minutes=30)
-"""Between two listings of an owner."""
 LONGEST = timedelta(hours=24)
 
 log = structlog.get_logger("hubwatch.owners")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a round of listings brought: repos that were added, and owners that could not be listed."""
+
+    added: tuple[RepoRef, ...] = ()
+    failed: Mapping[str, HubwatchError] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -33,24 +39,27 @@ class Owners:
     upstream: Listing
     database: Database
     clock: Callable[[], datetime]
+    every: timedelta = timedelta(minutes=30)
 
-    def look(self, *, only_due: bool = False) -> list[RepoRef]:
-        """Ask for every watched owner once (or those that are due); returns the repos that were added."""
+    def look(self, *, only_due: bool = False) -> Looked:
+        """Ask for every watched owner once, or for those that are due."""
         now = self.clock()
         with self.database.snapshot() as tx:
             owners = [owner for owner in watches.owners(tx) if not owner.paused]
         added: list[RepoRef] = []
+        failed: dict[str, HubwatchError] = {}
         for owner in owners:
             if only_due and owner.next_check_at is not None and owner.next_check_at > now:
                 continue
             try:
                 listed = self.upstream.listing(owner.owner)
             except HubwatchError as error:
-                log.warning("owner not listed", owner=owner.owner, error=str(error))
+                log.info("owner not listed", owner=owner.owner, error=str(error))
                 self._failed(owner, error)
+                failed[owner.owner] = error
                 continue
             added += self._take_in(owner, {item.canonical: item.restricted for item in listed})
-        return added
+        return Looked(tuple(added), failed)
 
     def _take_in(self, owner: OwnerWatch, listed: Mapping[str, bool]) -> list[RepoRef]:
         """Watch what is new; ``listed`` says by name whether a repo can be read only with a token."""
@@ -80,7 +89,7 @@ class Owners:
                 owner,
                 known=known | set(listed),
                 checked_at=now,
-                next_check_at=now + EVERY,
+                next_check_at=now + self.every,
                 errors=0,
                 last_error=None,
             )
@@ -89,7 +98,7 @@ class Owners:
 
     def _failed(self, owner: OwnerWatch, error: HubwatchError) -> None:
         now = self.clock()
-        wait = min(EVERY * 2**owner.errors, LONGEST)
+        wait = min(self.every * 2**owner.errors, LONGEST)
         failed = replace(
             owner, errors=owner.errors + 1, last_error=str(error), checked_at=now, next_check_at=now + wait
         )

@@ -63,14 +63,16 @@ class Pipeline:
         with self.database.snapshot() as tx:
             state = _by_id(stored_advisories.of_repo(tx, watch.repo))
             chain = history.known_shas(tx, watch.repo)
-        before = self.loader.stored(watch.repo, walk.met) if walk.met and shas else None
+        # With no common ancestor the new chain is held against the old one's end: only what differs is news.
+        base = walk.met or (tip if rewritten else None)
+        before = self.loader.stored(watch.repo, base) if base and shas else None
         last: Examination | None = None
         for number, revision in enumerate(walk.revisions):
             if self.stopping():
                 break
             after = self.loader.fetch(source, revision, before)
             horizon = number == 0 and walk.horizon
-            had_model = any(
+            had_model = before is not None and any(
                 advisory.cls == "repo.first_files" and advisory.introduced in chain for advisory in state.values()
             )
             last = self._examine(

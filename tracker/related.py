@@ -6,7 +6,7 @@ stranger's behalf. What cannot be seen that way is left as it was known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ MAX_REPOS = 8
 SECONDS = 60.0
 """For all of one repo's related reads together."""
 CODE, BASE = "code", "base"
-CROSS_REPO, DIVERGED = "code.cross_repo", "lineage.diverged"
+CROSS_REPO, DIVERGED, END_TOKEN = "code.cross_repo", "lineage.diverged", "tokens.eos"
 
 
 class Anonymous(Upstream, Protocol):
@@ -113,7 +113,11 @@ class RelatedKeeper:
         names = [name for name in base_models(here) if name.lower() != watch.repo.id.lower()]
         with self.database.snapshot() as tx:
             known = refs.related(tx, watch.repo, BASE)
-            standing = {str(item.context.get("state")) for item in open_states(tx, watch, DIVERGED)}
+            standing = {
+                (cls, str(item.context.get("state")))
+                for cls in (DIVERGED, END_TOKEN)
+                for item in open_states(tx, watch, cls)
+            }
             last = refs.schedule(tx, watch.repo, "related")
         same_here = last is not None and last.head == here.revision.sha
         if not names and not known and not standing:
@@ -131,14 +135,13 @@ class RelatedKeeper:
             if found is None:
                 continue
             compared.add(name)
-            if found:
-                begun.append(_diverged(watch, here, name, base, found))
+            begun += _differences(watch, here, name, base, found)
         keys = {item.key for item in begun}
         with self.database.transaction() as tx:
             opened = write(
                 tx,
                 watch,
-                [item for item in begun if item.key not in standing],
+                [item for item in begun if (item.change.cls, item.key) not in standing],
                 ended=lambda item: _lineage_ended(item, names, compared, keys, relation),
                 now=self.clock(),
             )
@@ -231,13 +234,27 @@ def _code_ended(advisory: Advisory, heads: Mapping[str, str | None]) -> bool:
     return bool(heads.get(str(change.facts.get("repo"))) != change.after)
 
 
-def _diverged(watch: Watch, here: Snapshot, name: str, base: RelatedRepo, found: tuple[Difference, ...]) -> Begun:
+def _differences(
+    watch: Watch, here: Snapshot, name: str, base: RelatedRepo, found: tuple[Difference, ...]
+) -> Iterator[Begun]:
+    """All that differs as one; an end token, which makes generation run on or stop short, by itself as well."""
+    if found:
+        yield _diverged(DIVERGED, watch, here, name, base, found)
+    ends = tuple(item for item in found if item.key == "eos_token_id")
+    if ends:
+        yield _diverged(END_TOKEN, watch, here, name, base, ends)
+
+
+def _diverged(
+    cls: str, watch: Watch, here: Snapshot, name: str, base: RelatedRepo, found: tuple[Difference, ...]
+) -> Begun:
     paths = sorted({item.path for item in found})
     told = ", ".join(f"{item.key}{_values(item)}" for item in found[:4])
     return Begun(
         change=Change(
-            cls=DIVERGED,
+            cls=cls,
             path=paths[0],
+            pointer=f"/{found[0].key}" if len(found) == 1 else None,
             summary=f"differs from its base {short(name, limit=80)} in {short(told, limit=180)}",
             before={item.key: capped(item.base) for item in found},
             after={item.key: capped(item.here) for item in found},
@@ -264,7 +281,7 @@ def _lineage_ended(
     advisory: Advisory, names: list[str], compared: set[str], keys: set[str], relation: Relation
 ) -> bool:
     """Whether the base is named no longer, is expected to differ, or was read and differs otherwise or not."""
-    if advisory.cls != DIVERGED:
+    if advisory.cls not in {DIVERGED, END_TOKEN}:
         return False
     base = str(advisory.findings[0].finding.change.facts.get("base"))
     if base not in names or relation is Relation.DERIVED:

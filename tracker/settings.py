@@ -9,14 +9,24 @@ import os
 import tomllib
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import platformdirs
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -77,6 +87,12 @@ class PollSettings(BaseModel):
     )
     gone_after: int = Field(default=3, ge=1, description="how many times in a row before a repo is called gone")
     gone_within: Span = Field(default=timedelta(0), description="and over at least this long")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.floor <= self.default <= self.ceiling:
+            raise ValueError("floor, default and ceiling must not be in another order")
+        return self
 
 
 class NotifySettings(BaseModel):
@@ -187,13 +203,21 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, environment, file: the earlier in this tuple wins."""
-        path = Path(os.environ.get("HUBWATCH_CONFIG", CONFIG_FILE))
+        path = config_file()
         return (
             init_settings,
             env_settings,
             _HubEnvironment(settings_cls),
             TomlConfigSettingsSource(settings_cls, path),
         )
+
+
+def config_file() -> Path:
+    """The settings file; one that is named by ``HUBWATCH_CONFIG`` must be there."""
+    named = os.environ.get("HUBWATCH_CONFIG")
+    if named and not Path(named).is_file():
+        raise UsageError(f"HUBWATCH_CONFIG names {named}, which is not a file", help="correct or unset it")
+    return Path(named or CONFIG_FILE)
 
 
 class _HubEnvironment(PydanticBaseSettingsSource):
@@ -218,5 +242,7 @@ def load_settings(**flags: Any) -> Settings:
         raise UsageError(
             f"setting {name}: {first['msg']}", help=f"correct it in {CONFIG_FILE} or in the environment"
         ) from None
+    except SettingsError as error:
+        raise UsageError(str(error), help='lists are written as JSON: ["name"]') from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{CONFIG_FILE}: {error}", help="correct the file") from None

@@ -10,7 +10,17 @@ from advisories.view import change_json
 from storage import advisories, changes, estimates, history
 from storage.database import Database, Transaction
 from storage.errors import NotFound
-from storage.model import AdvisoryEvent, Estimate, FileEntry, Finding, Json, RecordedRevision, RepoRef, Watch
+from storage.model import (
+    AdvisoryEvent,
+    Estimate,
+    FileEntry,
+    Finding,
+    Json,
+    RecordedRevision,
+    RepoRef,
+    Severity,
+    Watch,
+)
 from tracker.examine import Examination, Examiner
 from tracker.loader import Loader
 from tracker.snapshot.pointer import ABSENT, value_at
@@ -112,7 +122,10 @@ def show_json(tx: Transaction, repo: RepoRef, row: RecordedRevision) -> dict[str
     """One revision whole: files, estimate, open advisories."""
     sha = row.revision.sha
     manifest = history.manifest(tx, repo, sha)
-    open_now = advisories.of_repo(tx, repo, state="open")
+    head = history.head(tx, repo)
+    open_there = advisories.at_commit(tx, sha, repo=repo)
+    if head is not None and head.revision.sha == sha:  # the state of a repo is today's, and of no commit
+        open_there += [item for item in advisories.of_repo(tx, repo, state="open") if not item.spans]
     return {
         "repo": repo.id,
         "sha": sha,
@@ -125,7 +138,7 @@ def show_json(tx: Transaction, repo: RepoRef, row: RecordedRevision) -> dict[str
             {"path": gap.path, "reason": gap.reason, "detail": gap.detail} for gap in history.gaps(tx, repo, sha)
         ],
         "estimate": estimate_json(estimates.of(tx, repo, sha)),
-        "open_advisories": [advisory.id for advisory in open_now],
+        "open_advisories": [advisory.id for advisory in open_there if advisory.severity > Severity.INFO],
     }
 
 

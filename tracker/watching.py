@@ -64,7 +64,7 @@ def add(
     with database.snapshot() as tx:
         known = watches.get(tx, repo)
     if known is not None:
-        return Added(watch=known, new=False, state=known.state)
+        return Added(watch=_altered(database, known, wish, now), new=False, state=known.state)
     head = upstream.head(repo, ref=wish.ref)
     _refuse(repo, head.state)
     with database.transaction() as tx:
@@ -108,6 +108,43 @@ def add_owner(tx: Transaction, owner: str, wish: Wish, *, endpoint: str, now: da
         now=now,
     )
     return added, True
+
+
+def _altered(database: Database, known: Watch, wish: Wish, now: datetime) -> Watch:
+    """Take over what may change for a repo that is followed already; refuse what would need another history."""
+    if wish.ref not in {known.ref, "main"} or (
+        (wish.since or wish.from_head) and ((wish.since, wish.from_head) != (known.since, known.from_head))
+    ):
+        raise UsageError(
+            f"{known.repo.id} is followed already, on {known.ref}",
+            help=f"another ref or start needs a new watch: hubwatch watch remove {known.repo.id}, then add",
+        )
+    if wish.every in {None, known.every} and wish.public <= known.public:
+        return known
+    with database.transaction() as tx:
+        every, public = wish.every or known.every, wish.public or known.public
+        return watches.change(tx, known.repo, now=now, every=every, public=public)
+
+
+def pause_owner(tx: Transaction, owner: str, *, paused: bool, endpoint: str, now: datetime) -> int:
+    """Leave an owner and all its followed repos alone, or take them up again; returns how many repos."""
+    watches.pause_owner(tx, owner, paused=paused, endpoint=endpoint)
+    repos = [watch.repo for watch in watches.list_all(tx, owner=owner) if watch.repo.endpoint == endpoint]
+    for repo in repos:
+        if paused:
+            watches.pause(tx, repo)
+        else:
+            watches.resume(tx, repo, now=now)
+    return len(repos)
+
+
+def remove_owner(tx: Transaction, owner: str, *, endpoint: str) -> int:
+    """Follow an owner and its repos no longer; history stays. Returns how many repos."""
+    watches.remove_owner(tx, owner, endpoint=endpoint)
+    repos = [watch.repo for watch in watches.list_all(tx, owner=owner) if watch.repo.endpoint == endpoint]
+    for repo in repos:
+        watches.remove(tx, repo)
+    return len(repos)
 
 
 def _check(wish: Wish) -> None:

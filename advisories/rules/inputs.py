@@ -19,7 +19,7 @@ RULES = (
         title="adapter settings changed",
         severity=Severity.MEDIUM,
         effect="The adapter has another rank, other targets or another base model.",
-        advice="Load it on the base model and revision it names, and merge again.",
+        advice="Load {after} on the base model and revision it names and merge again, or pin {before}.",
         cwe=("CWE-440",),
     ),
 )

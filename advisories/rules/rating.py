@@ -103,8 +103,8 @@ def _at_birth(rule: Graded, severity: Severity, reason: str) -> tuple[Severity, 
 
 
 def _raises(change: Change, context: Context) -> Iterable[str]:
-    if context.before is None:
-        return
+    if context.before is None or change.facts.get("arrival"):
+        return  # a part of the model that arrives has nothing before it, nor an author to be new beside
     author = context.revision.author
     if context.position >= _THIRD_COMMIT and author not in context.known_authors and author not in KNOWN_BOTS:
         yield "the author is new to the repo"

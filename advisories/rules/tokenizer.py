@@ -91,5 +91,6 @@ RULES = (
         effect="Token ids or truncation move (added start token, padding side, maximum length).",
         advice="Set the values you rely on in your own code, or pin {before}.",
         cwe=("CWE-440",),
+        base=when("default_equal", Severity.INFO, "the file says what loaders take anyway"),
     ),
 )

@@ -12,7 +12,7 @@ RULES = (
         title="end-of-sequence token changed",
         severity=Severity.HIGH,
         effect="Generation does not end, or ends too soon.",
-        advice="Stop on every end token that config, generation config or tokenizer name; test that output ends.",
+        advice="Stop on every end token that config, generation config or tokenizer name, or pin {before} until output ends.",
         cwe=("CWE-835",),
         base=when(
             "first", Severity.MEDIUM, "named for the first time: nothing ended generation by this file before"
@@ -23,7 +23,7 @@ RULES = (
         title="files disagree on special tokens",
         severity=Severity.HIGH,
         effect="Which end token counts depends on the file a runtime reads: some run on without end.",
-        advice="Set the end tokens yourself until the files agree.",
+        advice="Set the end tokens yourself (eos_token_id=) until config, generation config and tokenizer agree.",
         cwe=("CWE-1288", "CWE-835"),
         standing=True,
     ),

@@ -30,6 +30,7 @@ CASES = (
     "C23", "C24", "C25", "C26", "C28", "C30", "C32", "C34", "C35", "C61", "C64",
 )  # fmt: skip
 TOKEN = "hf_cases"
+_ENVIRONMENT = {"HF_TOKEN": TOKEN, "HUBWATCH_POLL_REFS_EVERY": "0s"}  # refs are read at every check
 # Files that a case names without giving their bytes: other bytes before and after, of the kind it says.
 _CODE = {"old": "def forward(x):\n    return x\n", "new": "def forward(x, mask=None):\n    return x + 1\n"}
 _NAMED_ONLY: Mapping[str, Mapping[str, tuple[Content, Content]]] = {
@@ -181,7 +182,7 @@ def said(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Map
     home.mkdir()
     with LoopbackHub(root / "hub") as hub:
         hub.tokens = {TOKEN: set()}
-        hubwatch = Hubwatch(hub.url, f"sqlite:///{home}/hubwatch.db", home, {"HF_TOKEN": TOKEN})
+        hubwatch = Hubwatch(hub.url, f"sqlite:///{home}/hubwatch.db", home, dict(_ENVIRONMENT))
         for case in CASES:
             begin(hub, folder, case)
         assert hubwatch("watch", "add", "cases/*", "--public").code == 0

@@ -51,14 +51,14 @@ class _LazyGroup(click.Group):
 @click.option("-v", "--verbose", count=True, help="Log to stderr what is done; twice for more.")
 @click.pass_context
 def cli(ctx: click.Context, database_url: str | None, verbose: int) -> None:
-    r"""Follow model repos on the Hugging Face Hub; an OSV advisory for every change.
+    """Follow model repos on the Hugging Face Hub; an OSV advisory for every change.
 
     \b
     hubwatch watch add owner/name      follow a repo
     hubwatch poll                      look now
     hubwatch history owner/name        what changed, revision by revision
     hubwatch run                       the daemon
-    """
+    """  # noqa: D301 - \b keeps click from filling the paragraph
     from tracker.log import configure_logging
 
     configure_logging(("warning", "info", "debug")[min(verbose, 2)])

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from advisories import publish
 from advisories.export import export as export_to
+from advisories.rules.registry import rule_of
 from storage import history
 from storage.model import Severity
 from tracker.cli.context import (
@@ -47,6 +48,8 @@ def advisories(
     settings = settings_of(ctx)
     target = repo_of(settings, repo) if repo else None
     lowest = Severity.parse(min_severity) if min_severity else None
+    if cls is not None:
+        rule_of(cls)  # a class nobody has would just give an empty table
     with opened(settings) as database, database.snapshot() as tx:
         if target:
             history.require_repo(tx, target)

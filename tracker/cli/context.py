@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ limit_option = click.option(
     metavar="N",
     help="Show at most N rows; with --json everything unless set.",
 )
+PIPE_WIDTH = 2000
+"""Columns of a pipe: nothing is wrapped that another program may want to search."""
 SHOWN = 20
 """Rows a person is shown without ``--limit``."""
 
@@ -57,8 +60,9 @@ def show_json(value: Json) -> None:
 
 
 def console() -> Console:
-    """Stdout for people: colour only on a terminal, honouring NO_COLOR; wide enough in a pipe."""
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
+    """Stdout for people: colour only on a terminal, honouring NO_COLOR; in a pipe a row is one line."""
+    in_pipe = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(width=PIPE_WIDTH if in_pipe else None, highlight=False, soft_wrap=False)
 
 
 def printable(text: object, limit: int = 200) -> str:

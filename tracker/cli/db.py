@@ -55,8 +55,12 @@ def backup(ctx: click.Context, target: Path, force: bool) -> None:
     if target.exists() and not force:
         raise UsageError(f"{target} exists", help="name another file, or give --force")
     database = Database.open(settings_of(ctx).database)
+    partial = target.with_name(f"{target.name}.partial")
     try:
-        schema.backup(database, target)
+        partial.unlink(missing_ok=True)
+        schema.backup(database, partial)
+        partial.replace(target)
     finally:
         database.dispose()
+        partial.unlink(missing_ok=True)
     click.echo(f"wrote {target}")

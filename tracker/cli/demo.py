@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import threading
 import time
@@ -32,6 +33,7 @@ PAUSE = 6.0
 @click.option("--port", type=click.IntRange(0, 65535), default=None, help="Port of the pages; default a free one.")
 def demo(once: bool, port: int | None) -> None:
     """Show what hubwatch does, on this machine alone: nothing is sent anywhere, nothing is kept."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: the folder goes with it
     with tempfile.TemporaryDirectory(prefix="hubwatch-demo-") as folder, _upstream(Path(folder)) as scenario:
         names = scenario.set_up()
         settings = Settings(

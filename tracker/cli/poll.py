@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from dataclasses import replace
 from datetime import timedelta
 
 import click
@@ -13,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from storage import pauses, watches
-from storage.errors import NotFound
+from storage.errors import HubwatchError, NotFound
 from storage.model import Landing, RepoRef, Watch
 from tracker.cli.context import (
     console,
@@ -28,16 +30,21 @@ from tracker.cli.context import (
 )
 from tracker.cli.context import show_json as emit
 from tracker.daemon import Services, assemble
+from tracker.hub.errors import AccessDenied, RateLimited
 from tracker.pipeline import OnLanded
-from tracker.worker import HUB, Outcome
+from tracker.worker import HUB, Outcome, Status
 
 PATIENCE = timedelta(seconds=60)
 """How long a poll waits for a rate-limit pause to end; longer pauses are reported."""
+STOP_SECONDS = 3.0
+"""How long an interrupted poll waits for the revisions being landed."""
 
 
 @click.command()
 @click.argument("repos", nargs=-1, metavar="[REPO]...")
-@click.option("--refs", is_flag=True, help="Read branches, tags, pull requests and related repos too, due or not.")
+@click.option(
+    "--refs", is_flag=True, help="Read refs and related repos too, due or not; naming REPOs does the same."
+)
 @json_option
 @limit_option
 @click.pass_context
@@ -50,21 +57,40 @@ def poll(ctx: click.Context, repos: tuple[str, ...], refs: bool, as_json: bool, 
     wanted = [repo_of(settings, text) for text in repos]
     with opened(settings) as database, assemble(settings, database) as services:
         if services.worker.slow is not None:
-            services.worker.slow.always = refs
-        if not wanted:
-            services.owners.look()
+            services.worker.slow.always = refs or bool(wanted)
+        failed = [] if wanted else _look_for_new(services)
         chosen = _choose(services, wanted)
+        bar = not as_json and sys.stderr.isatty()
         _wait_for_pause(services)
-        outcomes = _check_all(services, chosen, settings.poll.threads, bar=not as_json and sys.stderr.isatty())
+        outcomes = _check_all(services, chosen, settings.poll.threads, bar=bar)
+        held = [watch for watch in chosen if outcomes[watch.id].status is Status.PAUSED]
+        if held and _wait_for_pause(services):
+            again = _check_all(services, held, settings.poll.threads, bar=bar)
+            outcomes |= {key: _added_up(outcomes[key], outcome) for key, outcome in again.items()}
+    done = [*failed, *(outcomes[watch.id] for watch in chosen)]
     if as_json:
-        rows = outcomes if limit is None else outcomes[:limit]
+        rows = done if limit is None else done[:limit]
         emit({"repos": [_outcome_json(outcome) for outcome in rows]})
-        for outcome in outcomes:
+        for outcome in done:
             if outcome.error:
                 click.echo(_told(outcome), err=True)
     else:
-        _show(outcomes, limited(as_json, limit))
-    return 0 if all(outcome.status.good for outcome in outcomes) else 1
+        _show(done, limited(as_json, limit))
+    return 0 if all(outcome.status.good for outcome in done) else 1
+
+
+def _look_for_new(services: Services) -> list[Outcome]:
+    """List the watched owners; those that cannot be listed are outcomes of their own."""
+    failed = services.owners.look().failed
+    return [
+        Outcome(repo=f"{owner}/*", status=_status_of(error), error=str(error)) for owner, error in failed.items()
+    ]
+
+
+def _status_of(error: HubwatchError) -> Status:
+    if isinstance(error, AccessDenied):
+        return Status(error.state)
+    return Status.PAUSED if isinstance(error, RateLimited) else Status.ERROR
 
 
 def _choose(services: Services, wanted: Sequence[RepoRef]) -> list[Watch]:
@@ -80,18 +106,30 @@ def _choose(services: Services, wanted: Sequence[RepoRef]) -> list[Watch]:
     return chosen
 
 
-def _wait_for_pause(services: Services) -> None:
+def _added_up(first: Outcome, second: Outcome) -> Outcome:
+    """One outcome of a check and of the one that took it up after a pause."""
+    return replace(
+        second,
+        status=Status.OK if second.status is Status.UNCHANGED and first.new_revisions else second.status,
+        new_revisions=first.new_revisions + second.new_revisions,
+        new_advisories=first.new_advisories + second.new_advisories,
+    )
+
+
+def _wait_for_pause(services: Services) -> bool:
+    """Wait for the Hub's pause to end, if it is short; says whether there was one that is over now."""
     with services.database.snapshot() as tx:
         until = pauses.until(tx, HUB)
     if until is None:
-        return
-    wait = until - now()
-    if timedelta(0) < wait <= PATIENCE:
-        click.echo(f"the Hub asked for a pause: waiting {wait.total_seconds():.0f} s", err=True)
-        time.sleep(wait.total_seconds())
+        return False
+    left = until - now()
+    if timedelta(0) < left <= PATIENCE:
+        click.echo(f"the Hub asked for a pause: waiting {left.total_seconds():.0f} s", err=True)
+        time.sleep(left.total_seconds() + 0.1)
+    return left <= PATIENCE
 
 
-def _check_all(services: Services, chosen: list[Watch], threads: int, *, bar: bool) -> list[Outcome]:
+def _check_all(services: Services, chosen: list[Watch], threads: int, *, bar: bool) -> dict[int, Outcome]:
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -101,7 +139,8 @@ def _check_all(services: Services, chosen: list[Watch], threads: int, *, bar: bo
         disable=not bar,
     )
     outcomes: dict[int, Outcome] = {}
-    with progress, ThreadPoolExecutor(max_workers=threads, thread_name_prefix="check") as pool:
+    pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="check")
+    with progress:
         tasks = {watch.id: progress.add_task(printable(watch.repo.id, 60), total=None) for watch in chosen}
         futures = {
             pool.submit(services.worker.check, watch, on_landed=_advance(progress, tasks[watch.id])): watch
@@ -115,10 +154,13 @@ def _check_all(services: Services, chosen: list[Watch], threads: int, *, bar: bo
                 progress.update(tasks[watch.id], total=total, completed=total)
         except KeyboardInterrupt:
             services.stop()
-            for future in futures:
-                future.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
+            if wait(futures, timeout=STOP_SECONDS).not_done:
+                # A call hangs on the Hub. What landed stands, and what did not is not there in halves.
+                os._exit(130)
             raise
-    return [outcomes[watch.id] for watch in chosen]
+    pool.shutdown()
+    return outcomes
 
 
 def _advance(progress: Progress, task: TaskID) -> OnLanded:

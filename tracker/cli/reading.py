@@ -47,6 +47,9 @@ def history(ctx: click.Context, repo: str, as_json: bool, limit: int | None) -> 
         out.print(f"[bold]{row['sha'][:10]}[/bold]  {date}  {escape(printable(row['author'], 30))}")
         out.print(f"    {escape(printable(row['title'], 100))}", style="dim")
         print_changes(out, row["changes"], indent="    ")
+        for event in row["events"]:
+            if event["action"] != "opened":
+                out.print(f"    {event['action']}: {event['advisory']}", style="green")
     if not value["revisions"]:
         click.echo(f"nothing read yet; next: hubwatch poll {target.id}")
 

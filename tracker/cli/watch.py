@@ -8,8 +8,8 @@ import click
 from rich.table import Table
 
 from storage import watches
-from storage.database import Transaction
 from storage.errors import UsageError
+from storage.model import Watch
 from tracker import watching
 from tracker.cli.context import (
     console,
@@ -125,8 +125,10 @@ def _already(name: str, as_json: bool) -> None:
 def list_(ctx: click.Context, as_json: bool, limit: int | None) -> None:
     """Show what is followed and how it stands."""
     with opened(settings_of(ctx)) as database, database.snapshot() as tx:
-        rows = watches.list_all(tx)[: limited(as_json, limit)]
         owners = watches.owners(tx)
+        every = watches.list_all(tx)
+    most = limited(as_json, limit)
+    rows = every if most is None else every[: max(0, most - len(owners))]
     if as_json:
         emit(
             {
@@ -141,13 +143,22 @@ def list_(ctx: click.Context, as_json: bool, limit: int | None) -> None:
     for row in rows:
         table.add_row(
             row.repo.id,
-            "paused" if row.paused else str(row.state),
+            _state(row),
             (row.head or "")[:7],
             f"{row.checked_at:%Y-%m-%d %H:%M}" if row.checked_at else "never",
             f"{row.next_check_at:%Y-%m-%d %H:%M}" if row.next_check_at else "now",
             printable(row.last_error or "", 80),
         )
     console().print(table)
+    if len(every) > len(rows):
+        click.echo(f"... and {len(every) - len(rows)} more (--limit)")
+
+
+def _state(row: Watch) -> str:
+    """One word for how a watch stands: a gate that keeps us out is a state too."""
+    if row.paused:
+        return "paused"
+    return "gated" if row.gated and row.errors else str(row.state)
 
 
 @watch.command()
@@ -179,9 +190,15 @@ _DONE = {"remove": "no longer watching", "pause": "paused", "resume": "watching 
 
 def _change(ctx: click.Context, repo: str, action: str) -> None:
     settings = settings_of(ctx)
+    told = repo
     with opened(settings) as database, database.transaction() as tx:
         if repo.endswith("/*"):
-            _change_owner(tx, repo.removesuffix("/*"), settings.hub.identity, action)
+            owner, endpoint = repo.removesuffix("/*"), settings.hub.identity
+            if action == "remove":
+                count = watching.remove_owner(tx, owner, endpoint=endpoint)
+            else:
+                count = watching.pause_owner(tx, owner, paused=action == "pause", endpoint=endpoint, now=now())
+            told = f"{repo} ({count} repos)"
         else:
             target = repo_of(settings, repo)
             match action:
@@ -191,11 +208,4 @@ def _change(ctx: click.Context, repo: str, action: str) -> None:
                     watches.pause(tx, target)
                 case _:
                     watches.resume(tx, target, now=now())
-    click.echo(f"{_DONE[action]} {repo}")
-
-
-def _change_owner(tx: Transaction, owner: str, endpoint: str, action: str) -> None:
-    if action == "remove":
-        watches.remove_owner(tx, owner, endpoint=endpoint)
-    else:
-        watches.pause_owner(tx, owner, paused=action == "pause", endpoint=endpoint)
+    click.echo(f"{_DONE[action]} {told}")

@@ -47,6 +47,21 @@ _TOLD_ELSEWHERE = frozenset(
     {"chat_template", "auto_map", "added_tokens_decoder", "response_template", *_EXTRA, *_ROLE_KEYS}
 )
 _RECORDS = BOOKKEEPING | {"processor_class", "is_local", "local_files_only", "backend"}
+# What loaders take where a tokenizer_config.json says nothing.
+_DEFAULTS: Mapping[str, Json] = {
+    "add_prefix_space": False,
+    "clean_up_tokenization_spaces": True,
+    "do_basic_tokenize": True,
+    "do_lower_case": True,
+    "never_split": None,
+    "padding_side": "right",
+    "split_special_tokens": False,
+    "strip_accents": None,
+    "tokenize_chinese_chars": True,
+    "truncation_side": "right",
+    "trust_remote_code": False,
+    "use_default_system_prompt": False,
+}
 _NAMED = frozenset({DocumentKind.TOKENIZER_CONFIG, DocumentKind.SPECIAL_TOKENS})
 
 
@@ -110,6 +125,9 @@ def _file(before: Snapshot, after: Snapshot, path: str) -> Iterator[Change]:
 def _presence(path: str, document: Document, *, removed: bool) -> Change:
     there = value_digest(True)
     words = "removed" if removed else "added"
+    facts: dict[str, Json] = {"file": words}
+    if not removed and _says_nothing(document):
+        facts["default_equal"] = True
     return Change(
         cls="config.other" if document.kind is DocumentKind.SPECIAL_TOKENS else "tokenizer.settings",
         path=path,
@@ -117,7 +135,15 @@ def _presence(path: str, document: Document, *, removed: bool) -> Change:
         facet=f"tokenizer:{path}",
         before_digest=there if removed else None,
         after_digest=None if removed else there,
-        facts={"file": words},
+        facts=facts,
+    )
+
+
+def _says_nothing(document: Document) -> bool:
+    """Whether a tokenizer_config.json holds nothing but notes and what loaders take anyway."""
+    data = document.data
+    return document.kind is DocumentKind.TOKENIZER_CONFIG and all(
+        key in _RECORDS or (key in _DEFAULTS and same(value, _DEFAULTS[key])) for key, value in data.items()
     )
 
 

@@ -9,11 +9,13 @@ the layers (``outer``: embedding, final norm, head, loss). The fits reproduce wh
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from tracker.estimate.adapters import RANK
 from tracker.estimate.model import Model
 from tracker.estimate.structure import Node, Totals, walk
 
@@ -59,8 +61,10 @@ def fitted(model: Model) -> bool:
     return all(node.formula in layers for _, node, _ in walk(model.root) if node.kind == "Layers")
 
 
-def _stack(node: Node, times: int, tokens: int, mode: str, checkpointing: bool, scores: bool) -> Kept:
-    """What one stack of layers keeps."""
+def _stack(
+    node: Node, times: float, tokens: int, mode: str, checkpointing: bool, scores: bool, *, single: bool = False
+) -> Kept:
+    """What one stack of layers keeps; with ``single``, an average one of its layers."""
     table = coefficients(node.formula or FALLBACK, mode)
     token = table["token"]
     hidden = node.width or 0
@@ -89,6 +93,8 @@ def _stack(node: Node, times: int, tokens: int, mode: str, checkpointing: bool, 
                         sums["F"] += inner.dims.ffn * n
                         routed_hidden += n
     layers = max(attentions, mlps, 1)
+    if single:
+        times = 1 / layers
     if checkpointing:
         return Kept(sequence=float(times * layers * hidden * (4 if mode in ("autocast", "fp32") else 2) * tokens))
     per_token = token.get("H", 0) * hidden * layers + token.get("const", 0) * layers + 4 * hidden * routed_hidden
@@ -114,6 +120,7 @@ def kept(
     checkpointing: bool = False,
     merged: bool = False,
     scores: bool = False,
+    adapters: float | None = None,
 ) -> Kept:
     """Bytes kept for backward by a batch of sequences of this many tokens.
 
@@ -123,6 +130,8 @@ def kept(
         checkpointing: Keep only each layer's input.
         scores: Attention dropout is on and its kernel keeps scores and masks (flash attention keeps none).
         merged: LoRA adapts 3-D experts, which PEFT merges whole for each pass.
+        adapters: For ``lora``: bytes a token that the adapters keep, see `adapter_bytes`; None: those of
+            every linear layer at rank 16, which the formulas hold.
 
     """
     plain = "bf16" if mode == "fp32" else mode
@@ -139,6 +148,8 @@ def kept(
     outer = table["autocast" if mode == "autocast" else "bf16"]
     vocabulary = model.vocabulary if model.head is not None and model.head_tied is not None else 0
     sequence += scale * tokens * (outer["H"] * model.hidden + outer["V"] * vocabulary + outer["const"])
+    if mode == "lora" and adapters is not None and not checkpointing:
+        sequence += tokens * (adapters - adapter_bytes(in_layers(model), RANK))
     if mode == "autocast":
         fixed += 2 * _weights(model, layers=not checkpointing)
     if mode == "lora" and merged and not checkpointing:
@@ -146,6 +157,35 @@ def kept(
             e * i * o * n for (e, i, o, _), n in sums.fused.items()
         )  # each adapted 3-D weight, merged
     return Kept(fixed, sequence)
+
+
+def one_layer(model: Model, tokens: int, mode: str, *, scores: bool = False) -> float:
+    """Bytes a sequence that the largest layer keeps: what checkpointing computes again, a layer at a time."""
+    plain = "bf16" if mode == "fp32" else mode
+    stacks = [node for _, node, times in walk(model.root) if node.kind == "Layers" and times]
+    largest = max(
+        (_stack(node, 1, tokens, plain, False, scores, single=True).sequence for node in stacks), default=0.0
+    )
+    return largest * (2 if mode == "fp32" else 1)
+
+
+def adapter_bytes(adapted: Mapping[tuple[int, int], int], rank: int) -> float:
+    """Bytes a token that LoRA adapters keep: an fp32 copy of each input, and what its first matrix gives out."""
+    return float(sum(4 * (inputs + rank) * n for (inputs, _), n in adapted.items()))
+
+
+def in_layers(model: Model) -> Mapping[tuple[int, int], int]:
+    """The matrices inside the stacks that ``all-linear`` adapts."""
+    found: Counter[tuple[int, int]] = Counter()
+    inside: str | None = None
+    for path, node, times in walk(model.root):
+        if node.kind == "Layers":
+            inside = path
+        elif inside is not None and not path.startswith(inside):
+            inside = None
+        if inside is not None and node.linear is not None and node.adaptable:
+            found[node.linear] += times
+    return found
 
 
 def _weights(model: Model, *, layers: bool) -> int:

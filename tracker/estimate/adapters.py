@@ -8,6 +8,7 @@ matrices that bear an expert's name (``gate_proj`` of a shared expert or a dense
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -56,6 +57,15 @@ REFUSED: Final = frozenset({"mamba", "mamba2", "falcon_mamba"})  # PEFT raises o
 def linear_parameters(sums: Totals, rank: int = RANK) -> int:
     """Adapter parameters over ``nn.Linear`` (and GPT-2's transposed kind) without the output layer."""
     return sum(rank * (i + o) * n for (i, o), n in sums.adapted.items())
+
+
+def targeted(model: Model, targets: frozenset[str]) -> Counter[tuple[int, int]]:
+    """The matrices whose module is named by one of these: its own name (``q_proj``) or the end of its path."""
+    found: Counter[tuple[int, int]] = Counter()
+    for path, node, times in walk(model.root):
+        if node.linear is not None and any(path == name or path.endswith("." + name) for name in targets):
+            found[node.linear] += times
+    return found
 
 
 def peft_parameters(model: Model, sums: Totals, model_type: str, rank: int = RANK) -> int | None:

@@ -17,7 +17,6 @@ from tracker.estimate.checkpoint import compare
 from tracker.estimate.cost import training_cost
 from tracker.estimate.interface import Checkpoint, EstimateOptions
 from tracker.estimate.memory import (
-    MODES,
     cache_bytes,
     forward_bytes,
     training,
@@ -25,6 +24,7 @@ from tracker.estimate.memory import (
 )
 from tracker.estimate.model import Model
 from tracker.estimate.reader import Config, ConfigError
+from tracker.estimate.recipe import MODES
 from tracker.estimate.registry import load
 from tracker.estimate.structure import Totals, totals, walk, weight_of
 from tracker.estimate.verify import CACHE_CONTEXT, Finding, config_findings, model_findings

@@ -28,12 +28,22 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateOptions:
-    """What a person can ask for. ``seq`` and ``batch`` None: the contract's defaults."""
+    """What a person can ask for. ``seq`` and ``batch`` None: the contract's defaults.
+
+    The names of precisions, optimizers, methods and packings are those of `tracker.estimate.recipe`.
+    ``lora_targets`` are module names (``q_proj``); none: every linear layer.
+    """
 
     seq: int | None = None
     batch: int | None = None
     card: str | None = None
     precision: str = "bf16"
+    method: str | None = None
+    optimizer: str = "adamw"
+    gradient_checkpointing: bool = False
+    lora_r: int = 16
+    lora_targets: tuple[str, ...] = ()
+    quantization: str = "nf4"
 
 
 class Estimator(Protocol):

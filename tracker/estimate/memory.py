@@ -14,40 +14,32 @@ simulated allocation through two steps of foreach AdamW (transformers 5.24, torc
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from tracker.estimate.activations import Kept, kept
+from tracker.estimate.activations import Kept, kept, one_layer
 from tracker.estimate.adapters import linear_parameters
 from tracker.estimate.model import Model
+from tracker.estimate.recipe import OPTIMIZERS, WEIGHT_BITS, Optimizer, Packing
 from tracker.estimate.structure import Totals
 
-MODES = {"bf16": "autocast", "fp16": "autocast", "bf16-mixed": "autocast", "bf16-true": "bf16", "fp32": "fp32"}
-WEIGHT_BITS = {
-    "fp32": 32,
-    "bf16": 16,
-    "fp16": 16,
-    "bf16-mixed": 16,
-    "bf16-true": 16,
-    "fp8": 8,
-    "int8": 8,
-    "int4": 4,
-}
+ADAMW: Final = OPTIMIZERS["adamw"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """A training step: bytes that do not grow with the batch, and what each sequence adds.
 
-    ``loss`` and ``end`` are the two candidates in the backward pass, ``optimizer`` the third.
+    ``moments`` of the backward pass are its candidates for the peak, each on top of what rests; the step of
+    the ``optimizer`` is one more.
     """
 
     resting: float
-    loss: Kept
-    end: Kept
+    moments: tuple[Kept, ...]
     optimizer: float
 
     def peak(self, batch: int) -> int:
         """Peak bytes at this batch size."""
-        backward = max(self.resting + part.fixed + batch * part.sequence for part in (self.loss, self.end))
+        backward = max(self.resting + part.fixed + batch * part.sequence for part in self.moments)
         return int(max(backward, self.optimizer))
 
     def largest(self, budget: float) -> int:
@@ -55,13 +47,22 @@ class Step:
         if self.optimizer > budget:
             return 0
         fits = []
-        for part in (self.loss, self.end):
+        for part in self.moments:
             room = budget - self.resting - part.fixed
             if room < 0:
                 return 0
             if part.sequence > 0:
                 fits.append(int(room // part.sequence))
         return min(fits) if fits else 0
+
+    def halved(self) -> Step:
+        """The half of it that each of two cards holds, with the layers dealt out evenly.
+
+        Weights, gradients and what is kept are halved; the logits, which the second card holds whole, are in
+        the first moment and are taken as kept, so the half is low by at most five bytes a logit.
+        """
+        half = tuple(Kept(part.fixed / 2, part.sequence / 2) for part in self.moments)
+        return Step(self.resting / 2, half, self.optimizer / 2)
 
 
 def training(
@@ -73,41 +74,77 @@ def training(
     adapters: int = 0,
     checkpointing: bool = False,
     scores: bool = False,
+    optimizer: Optimizer = ADAMW,
+    packing: Packing | None = None,
+    adapted_bytes: float | None = None,
 ) -> Step:
     """The memory of a step.
 
     Of the arguments:
         mode: ``autocast``, ``bf16``, ``fp32`` or ``lora``.
         adapters: Adapter parameters, for ``lora``.
-        checkpointing: Gradient checkpointing: only each layer's input is kept.
+        checkpointing: Gradient checkpointing: only each layer's input is kept, and one layer is computed again.
         scores: Attention dropout is on, and its kernel keeps the scores (flash attention does not).
+        packing: How the base under the adapters is quantized; None: it is bf16.
+        adapted_bytes: See `tracker.estimate.activations.kept`.
 
     """
     parameters = sums.parameters
     has_logits = model.head is not None and model.head_tied is not None
     logits = 2 * model.vocabulary * tokens if has_logits else 0
     state = 2 * model.hidden * tokens * (2 if mode in ("autocast", "fp32") else 1)
+    largest = _largest_matrix(sums)
     if mode == "lora":
-        resting, gradients, optimizer = (
-            2.0 * parameters + 12 * adapters,
-            4.0 * adapters,
-            2.0 * parameters + 20 * adapters,
-        )
-        again = 0.0
+        base, again = base_bytes(sums, packing), 0.0
+        unpacked = 2.0 * largest if packing else 0.0
+        trained, size = adapters, 4
+        resting = base + adapters * (4 + optimizer.state(4))
     else:
         size = 2 if mode == "bf16" else 4
-        resting, gradients, optimizer = 3.0 * size * parameters, 1.0 * size * parameters, 5.0 * size * parameters
+        base, unpacked, trained = 0.0, 0.0, parameters
+        resting = parameters * (size + optimizer.state(size))
         again = 2.0 * size * model.vocabulary * model.hidden if model.head_tied else 0.0
+        adapted_bytes = None
+    gradients = 0.0 if optimizer.inside else float(size * trained)
+    stepping = base + gradients + trained * (size + optimizer.state(size) + optimizer.step * size)
     over_linear = linear_parameters(sums)
+    merged = adapters > 2 * over_linear
     held = kept(
-        model, sums, tokens, mode, checkpointing=checkpointing, merged=adapters > 2 * over_linear, scores=scores
+        model,
+        sums,
+        tokens,
+        mode,
+        checkpointing=checkpointing,
+        merged=merged,
+        scores=scores,
+        adapters=adapted_bytes,
     )
+    moments = [
+        Kept(unpacked + held.fixed, held.sequence + logits + 4 * logits),
+        Kept(unpacked + gradients + again, logits + state),
+    ]
+    if checkpointing:
+        layer = one_layer(model, tokens, mode, scores=scores)
+        moments.append(Kept(unpacked + held.fixed, held.sequence + layer + logits))
+        moments[1] = Kept(moments[1].fixed, moments[1].sequence + layer)
     return Step(
         resting=resting,
-        loss=Kept(held.fixed, held.sequence + logits + 4 * logits),
-        end=Kept(gradients + again, logits + state),
-        optimizer=optimizer,
+        moments=tuple(moments),
+        optimizer=stepping + optimizer.matrix * min(largest, trained),
     )
+
+
+def base_bytes(sums: Totals, packing: Packing | None) -> float:
+    """Weights of a frozen base: in bf16, or its matrices packed and the rest (embeddings, head, norms) not."""
+    if packing is None:
+        return 2.0 * sums.parameters
+    packed = sum(i * o * n for (i, o), n in sums.adapted.items())
+    return packing.packed * packed + packing.other * (sums.parameters - packed)
+
+
+def _largest_matrix(sums: Totals) -> int:
+    """Scalars of the largest matrix inside the layers."""
+    return max((i * o for i, o in sums.adapted), default=0)
 
 
 def cache_bytes(sums: Totals, tokens: int, *, encoder_tokens: int = 0) -> int:

@@ -10,6 +10,7 @@ import binascii
 import json
 from typing import Any
 
+from storage.columns import escape
 from storage.errors import UsageError
 
 LONGEST = 12_000  # characters: the key of a file is its path
@@ -48,4 +49,6 @@ def decode(kind: str, cursor: str | None, *shape: type) -> tuple[Any, ...] | Non
 def _fits(part: object, wanted: type) -> bool:
     if type(part) is not wanted:
         return False
+    if isinstance(part, str):
+        return escape(part) == part  # nothing that a database refuses
     return not isinstance(part, int) or -_LARGEST < part < _LARGEST

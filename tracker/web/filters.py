@@ -37,6 +37,7 @@ SeverityWord = Annotated[
 ClassName = Annotated[
     str, Field(pattern=r"^[a-z0-9_]{1,50}\.[a-z0-9_]{1,50}$", examples=["template.generation_prompt"])
 ]
+Owner = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,96}$", examples=["acme"])]
 # Whether it can be a repo is `RepoRef.parse`'s to say; here it is only bounded.
 OwnerName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,96}$", examples=["acme"])]
 RepoName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,96}$", examples=["tiny-llm"])]
@@ -67,7 +68,7 @@ class Paging(BaseModel):
 class RepoFilter(Paging):
     """Which repos."""
 
-    owner: Annotated[str, Field(max_length=96)] | None = None
+    owner: Owner | None = None
     q: str | None = Field(default=None, min_length=1, max_length=200, description="part of owner/name")
     watched: bool | None = None
 
@@ -84,7 +85,7 @@ class ChangeFilter(Paging):
 class AllChangeFilter(ChangeFilter):
     """Which changes of which owner's repos."""
 
-    owner: Annotated[str, Field(max_length=96)] | None = None
+    owner: Owner | None = None
 
 
 class AdvisoryFilter(AllChangeFilter):

@@ -11,6 +11,7 @@ from advisories.osv_model import OsvDocument
 from advisories.publish import document_of, documents_of
 from advisories.view import change_json, plain
 from storage import advisories, catalog, changes, estimates, history
+from storage.columns import escape
 from storage.database import Transaction
 from storage.errors import NotFound
 from storage.model import Advisory, KnownRepo, LandedChange, RecordedRevision, RepoRef
@@ -114,7 +115,7 @@ def files(
     with web.database.snapshot() as tx:
         viewer.require(tx, wanted)
         sha = history.resolve(tx, wanted, rev).revision.sha
-        tree = [entry for path, entry in sorted(history.manifest(tx, wanted, sha).files.items())]
+        tree = sorted(history.manifest(tx, wanted, sha).files.values(), key=lambda entry: escape(entry.path))
     found = page(
         "files",
         asked,
@@ -122,9 +123,9 @@ def files(
         lambda after, limit: [
             entry
             for entry in tree
-            if (after is None or entry.path > after[0]) and entry.path.startswith(asked.prefix or "")
+            if (after is None or escape(entry.path) > after[0]) and entry.path.startswith(asked.prefix or "")
         ][:limit],
-        lambda entry: (entry.path,),
+        lambda entry: (escape(entry.path),),
     )
     made = {
         "repo": wanted.id,
@@ -323,8 +324,11 @@ def search(
     hidden = viewer.public_only
     sha = q.lower() if len(q) >= history.MIN_PREFIX else ""
     with web.database.snapshot() as tx:
-        hits = advisories.search(tx, id_prefix=q, public_only=hidden, limit=limit) or advisories.search(
-            tx, cls=q, public_only=hidden, limit=limit
+        hits = (
+            []
+            if not q.isprintable()
+            else advisories.search(tx, id_prefix=q, public_only=hidden, limit=limit)
+            or advisories.search(tx, cls=q, public_only=hidden, limit=limit)
         )
         return schemas.Results(
             repos=[repo_model(item) for item in catalog.repos_page(tx, text=q, public_only=hidden, limit=limit)],

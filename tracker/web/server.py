@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from fastapi import FastAPI
 
 from storage.database import Database
 from storage.errors import HubwatchError
@@ -35,7 +36,14 @@ def serving(
     ``loader`` and ``examiner`` are those of the process; without them the application makes its own.
     """
     app = create_app(settings, database, loader=loader, examiner=examiner)
-    listener = _listen(settings.host, settings.port)
+    with running_app(app, settings.host, settings.port) as url:
+        yield url
+
+
+@contextmanager
+def running_app(app: FastAPI, host: str, port: int) -> Iterator[str]:
+    """Serve an application on an address for as long as the block runs; gives its URL. Port 0 takes a free one."""
+    listener = _listen(host, port)
     host, port = listener.getsockname()[:2]
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
     server = uvicorn.Server(config)

@@ -31,7 +31,8 @@ FINDERS: dict[str, Callable[[bytes, str], Reading]] = {
 PIECES = st.sampled_from(
     """
     model: acme/a|revision=|"model"|{|}|[|]|:|,|\n|\\\n| |'|"|#|$M|${M:-acme/a}|$(|)|M=acme/a|hf download|
-    vllm serve|    --model|--revision|-hf|&&|;|<<EOF|EOF|FROM x|RUN |CMD ["|ENV A |- |? |&a |*a|!x |---|from_pretrained(|acme/a|
+    vllm serve|    --model|--revision|-hf|&&|;|<<EOF|EOF|FROM x|RUN |CMD ["|ENV A |- |? |&a |*a|!x |---
+    |from_pretrained(|acme/a|
     for m in |def f(m):|class A:|self.m|.items()|f'{m}'|%|@|hf://acme/a|hf://|
     https://huggingface.co/acme/a/resolve/|
     pkg:huggingface/acme/a@|purl|"cells":|"source":|"cell_type":"code"|!|%%bash|=|[a]|\t|\r\n|

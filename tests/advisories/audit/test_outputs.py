@@ -81,7 +81,7 @@ def well_formed(log: dict[str, Any]) -> None:
             assert " " not in place["artifactLocation"]["uri"]
             region = place["region"]
             assert region["startLine"] >= 1
-            assert region.get("endColumn", 2) > region.get("startColumn", 1) >= 1
+            assert region.get("endColumn", 2**31) > region.get("startColumn", 1) >= 1
     assert run["originalUriBaseIds"]["SRCROOT"]["uri"].endswith("/")
 
 

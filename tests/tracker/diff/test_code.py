@@ -144,3 +144,36 @@ def test_a_harmless_template_is_no_code(corpus: Path) -> None:
     folder = corpus / "cases" / "inputs" / "C26"
     changes = DIFFER.diff(read_tree(folder / "old"), read_tree(folder / "new"))
     assert list(changes) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "pointer"),
+    [
+        ("processor_config.json", {"auto_map": {"AutoProcessor": "p.P"}}, "/auto_map"),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["t.T", None]}}, "/auto_map"),
+        ("preprocessor_config.json", {"trust_remote_code": True}, "/trust_remote_code"),
+        (
+            "sentence_bert_config.json",
+            {"model_args": {"trust_remote_code": True}},
+            "/model_args/trust_remote_code",
+        ),
+        ("modules.json", [{"idx": 0, "type": "custom_st.Transformer"}], "/0/type"),
+        ("model_index.json", {"_class_name": ["my_pipeline", "MyPipeline"]}, "/_class_name"),
+    ],
+)
+def test_every_place_that_makes_loaders_run_code(path: str, data: Any, pointer: str) -> None:
+    added = [change for change in diff({}, {path: data}) if change.cls == "code.auto_map_added"]
+    assert [(change.path, change.pointer) for change in added] == [(path, pointer)]
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("config.json", {"trust_remote_code": True}),
+        ("tokenizer_config.json", {"trust_remote_code": False}),
+        ("modules.json", [{"type": "sentence_transformers.models.Pooling"}]),
+        ("model_index.json", {"_class_name": "StableDiffusionPipeline", "vae": ["diffusers", "AutoencoderKL"]}),
+    ],
+)
+def test_places_that_only_look_like_it(path: str, data: Any) -> None:
+    assert diff({}, {path: data}) == []

@@ -198,3 +198,107 @@ def test_renamed_tensors_as_they_happened(corpus: Path) -> None:
     changes = [change for change in compare(side("old"), side("new")) if change.cls.startswith("weights.")]
     assert [change.cls for change in changes] == ["weights.keys"]
     assert not changes[0].facts["load_succeeds"]
+
+
+# --- files whose headers cannot be read ---------------------------------------------------------------
+
+UNREAD = b"\0" * 4_000
+
+
+def config(dtype: str) -> dict[str, Any]:
+    return {"config.json": {"model_type": "llama", "torch_dtype": dtype}}
+
+
+def weight_classes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    old = snapshot_of(before)
+    changes = compare(old, carry(old, snapshot_of(after)), had_model=True)
+    return [change.cls for change in changes if change.cls.startswith("weights.")]
+
+
+def test_another_layout_of_unread_files_is_resharded_and_the_declared_cast_is_inferred() -> None:
+    before = config("float32") | {SHARDS[0]: UNREAD, SHARDS[1]: UNREAD[:-8]}
+    after = config("bfloat16") | {ONE: UNREAD}
+    assert weight_classes(before, after) == ["weights.resharded", "weights.dtype"]
+    changes = diff(before, after)
+    assert changes[0].facts["headers_unread"]
+    assert changes[1].facts["inferred"]
+    assert (changes[1].before, changes[1].after) == ("float32", "bfloat16")
+    assert observe(snapshot_of(before), changes[1].facet) == changes[1].before_digest
+
+
+def test_another_layout_whose_size_fits_no_declared_cast_may_be_other_weights() -> None:
+    before = config("float32") | {SHARDS[0]: UNREAD, SHARDS[1]: UNREAD}
+    for after in (
+        config("float32") | {ONE: UNREAD},
+        config("bfloat16") | {ONE: UNREAD[:-100]},
+        config("bfloat16") | {ONE: UNREAD * 2},
+    ):
+        assert weight_classes(before, after) == ["weights.resharded", "weights.replaced"]
+
+
+def test_many_unread_shards_are_one_finding_a_set() -> None:
+    shards = {f"model-{n:05d}-of-00163.safetensors": UNREAD + bytes([n]) for n in range(1, 164)}
+    before, after = snapshot_of({"config.json": {}}), snapshot_of({"config.json": {}, **shards})
+    unread = [change for change in compare(before, after, had_model=True) if change.cls == "document.unreadable"]
+    assert len(unread) == 1
+    assert unread[0].facts["paths"] == sorted(shards)
+    assert observe(after, unread[0].facet) == unread[0].after_digest
+    mended = snapshot_of({"config.json": {}, **dict.fromkeys(shards, safetensors({}))})
+    assert observe(mended, unread[0].facet) != unread[0].after_digest
+    one_more = snapshot_of({"config.json": {}, **shards, "other.safetensors": UNREAD})
+    again = [item for item in compare(after, one_more, had_model=True) if item.cls == "document.unreadable"]
+    assert [item.path for item in again] == ["other.safetensors"]
+
+
+# --- pickles, by what they import ---------------------------------------------------------------------
+
+EVIL = b"\x80\x02cos\nsystem\nX\x01\x00\x00\x00x\x85R."
+
+
+def test_an_added_pickle_says_what_it_imports() -> None:
+    (change,) = diff({}, {"x.pkl": EVIL})
+    assert change.cls == "weights.pickle_added"
+    assert change.facts["dangerous"] == ["os.system"]
+    assert "os.system" in change.summary
+    (plain,) = diff({}, {"x.pkl": PICKLE})
+    assert (plain.facts["dangerous"], plain.facts["container"]) == ([], "pickle")
+
+
+def test_a_changed_pickle_that_comes_to_import_what_can_do_harm() -> None:
+    assert classes({"x.pkl": PICKLE}, {"x.pkl": EVIL}) == ["weights.pickle_added", "weights.replaced"]
+    change = diff({"x.pkl": PICKLE}, {"x.pkl": EVIL})[0]
+    assert change.facts["dangerous"] == ["os.system"]
+    assert observe(snapshot_of({"x.pkl": PICKLE}), change.facet) == change.before_digest
+    assert observe(snapshot_of({"x.pkl": EVIL}), change.facet) == change.after_digest
+    assert classes({"x.pkl": EVIL}, {"x.pkl": EVIL + b"."}) == ["weights.replaced"]
+    assert classes({"x.pkl": EVIL}, {"x.pkl": PICKLE}) == ["weights.replaced"]
+    assert classes({"optimizer.pt": PICKLE}, {"optimizer.pt": EVIL}) == ["weights.pickle_added"]
+
+
+def test_an_array_that_becomes_one_of_objects_is_a_pickle() -> None:
+    def array(descr: bytes) -> bytes:
+        header = b"{'descr': '" + descr + b"', 'fortran_order': False, 'shape': (1,), }"
+        return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + PICKLE
+
+    assert "weights.pickle_added" not in classes({}, {"x.npy": array(b"<f4")})
+    assert "weights.pickle_added" in classes({"x.npy": array(b"<f4")}, {"x.npy": array(b"|O")})
+
+
+def test_a_pickle_by_another_archiver_is_disguised_and_unreadable_too() -> None:
+    before = snapshot_of({"config.json": {}})
+    after = snapshot_of({"config.json": {}, "pytorch_model.bin": b"7z\xbc\xaf\x27\x1c broken"})
+    assert {change.cls for change in compare(before, after, had_model=True)} >= {
+        "weights.pickle_added",
+        "file.disguised",
+        "document.unreadable",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [(ONE, PICKLE), (ONE, b"\x7fELF" + UNREAD), ("config.json", PICKLE), ("q.gguf", b"lmgg" + UNREAD)],
+)
+def test_first_bytes_that_belie_a_name(path: str, data: bytes) -> None:
+    before = snapshot_of({"README.md": "x", "tokenizer.json": {}})
+    after = snapshot_of({"README.md": "x", "tokenizer.json": {}, path: data})
+    assert "file.disguised" in {change.cls for change in compare(before, after, had_model=True)}

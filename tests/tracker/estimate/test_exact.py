@@ -87,3 +87,33 @@ def test_an_encoder_has_no_cache_but_serves() -> None:
 def test_profiles_by_name(name: str) -> None:
     assert PROFILES[name].name == name
     assert PROFILES[name].estimate(QWEN).estimator == name
+
+
+@pytest.mark.parametrize(
+    ("model_type", "head", "top", "text", "total"),
+    [
+        # LLaVA ties where either config says so.
+        ("llava", "LlavaForConditionalGeneration", None, None, 7_062_902_784),
+        ("llava", "LlavaForConditionalGeneration", None, True, 6_931_830_784),
+        ("llava", "LlavaForConditionalGeneration", True, False, 6_931_830_784),
+        ("llava", "LlavaForConditionalGeneration", False, False, 7_062_902_784),
+        # Video-LLaVA listens to the outer config alone.
+        ("video_llava", "VideoLlavaForConditionalGeneration", None, True, 7_365_754_880),
+        ("video_llava", "VideoLlavaForConditionalGeneration", True, False, 7_234_682_880),
+        # ShieldGemma 2 is tied by its text's default; only a text config that says no unties it.
+        ("shieldgemma2", "ShieldGemma2ForImageClassification", None, None, 2_723_312_896),
+        ("shieldgemma2", "ShieldGemma2ForImageClassification", False, None, 2_723_312_896),
+        ("shieldgemma2", "ShieldGemma2ForImageClassification", None, False, 3_327_440_128),
+        ("shieldgemma2", "ShieldGemma2ForImageClassification", True, False, 2_723_312_896),
+    ],
+)
+def test_which_of_two_configs_ties(
+    model_type: str, head: str, top: bool | None, text: bool | None, total: int
+) -> None:
+    config: dict[str, Any] = {"model_type": model_type, "architectures": [head]}
+    if top is not None:
+        config["tie_word_embeddings"] = top
+    if text is not None:
+        config["text_config"] = {"tie_word_embeddings": text}
+    estimate = ESTIMATOR.estimate(config)
+    assert (estimate.status, estimate.body["parameters"]["total"]) == ("exact", total)

@@ -45,6 +45,7 @@ def pages(site: Site, path: str, key: str) -> list[Any]:
         if page["next_cursor"] is None:
             return found
         assert page[key]
+        assert len(found) < 100
         cursor = f"&cursor={page['next_cursor']}"
 
 

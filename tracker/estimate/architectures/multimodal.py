@@ -241,7 +241,7 @@ def _architecture(model_type: str, stem: str, d: Seeing, *more: str, base: str |
 
 def _shield(c: Config) -> Model:
     """ShieldGemma 2 is Gemma 3 as it stands."""
-    seeing = Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model", tie_of_text=True)
+    seeing = Seeing(projector=_gemma3, text="gemma3_text", vision="siglip_vision_model", tie_from_text=True)
     return build(seeing, "ForConditionalGeneration", c)
 
 
@@ -277,7 +277,7 @@ ARCHITECTURES = (
     _architecture("llava_next_video", "LlavaNextVideo", Seeing(projector=_newline, tie_from_text=True)),
     _architecture("llava_onevision", "LlavaOnevision", Seeing(projector=_newline, tie_from_text=True)),
     _architecture("vipllava", "VipLlava", Seeing(projector=_vipllava)),
-    _architecture("video_llava", "VideoLlava", Seeing(projector=_video_llava, tie_from_text=True)),
+    _architecture("video_llava", "VideoLlava", Seeing(projector=_video_llava)),
     _architecture(
         "gemma3",
         "Gemma3",
