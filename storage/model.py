@@ -259,8 +259,8 @@ class PickleFile:
     """What a file that loaders unpickle would import, as its opcodes say; it was never loaded.
 
     ``container`` is what the first bytes are (``zip``, ``pickle``, ``numpy``, ...). ``imports`` are dotted
-    names, ``dangerous`` those that run commands, reach the network or hide what they import. ``whole`` is
-    False when the bytes that were read end before the pickle does.
+    names, ``dangerous`` those that run commands, reach the network or hide what they import, or why that cannot
+    be known of a broken file. ``whole`` is False when the bytes that were read end before the pickle does.
     """
 
     path: str

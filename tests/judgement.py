@@ -134,9 +134,9 @@ def snapshot(repo: GitRepo, sha: str, parser: Parser) -> Snapshot:
         data = repo.head_bytes(pointer.sha256) if pointer else repo.blob(blob)
         return data or Unread("fetch", "no bytes were recorded")
 
-    info = repo.commit_info(sha)
+    commit = repo.commit_info(sha)
     revision = Revision(
-        sha=sha, committed_at=info.date, author=info.author, title=info.title, parents=tuple(info.parents)
+        sha=sha, committed_at=commit.date, author=commit.author, title=commit.title, parents=tuple(commit.parents)
     )
     return parser.build(revision, Manifest(files=entries), load=load)
 

@@ -14,7 +14,7 @@ import structlog
 from advisories.deliver import Deliverer
 from storage.database import Database
 from tracker.dispatch.threads import ThreadDispatcher
-from tracker.estimate.exact import ESTIMATOR
+from tracker.estimating import exact_estimator
 from tracker.examine import Examiner
 from tracker.hub.client import HubClient
 from tracker.hub.errors import RateLimited
@@ -22,6 +22,7 @@ from tracker.intervals import Intervals
 from tracker.loader import Loader
 from tracker.owners import Owners
 from tracker.pipeline import Pipeline
+from tracker.probe.meta import MetaCounter
 from tracker.probe.render import Prober
 from tracker.refs import RefKeeper
 from tracker.related import SECONDS as RELATED_SECONDS
@@ -102,8 +103,8 @@ def assemble(settings: Settings, database: Database) -> Iterator[Services]:
     stopping = threading.Event()
     upstream = upstream_of(settings)
     loader = Loader(upstream, database, Parser())
-    with Prober() as prober:
-        examiner = Examiner(prober, ESTIMATOR)
+    with Prober() as prober, MetaCounter() as counter:
+        examiner = Examiner(prober, exact_estimator(settings.estimate.transformers, counter))
         pipeline = Pipeline(upstream, database, loader, examiner, clock, stopping.is_set)
         states = StateKeeper(upstream, database, clock, settings.poll.gone_after, settings.poll.gone_within)
         intervals = Intervals(

@@ -3,14 +3,57 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Protocol
 
-from storage.model import DocumentKind, Estimate, Json, Snapshot, digest
+from storage.model import DocumentKind, Estimate, EstimateStatus, Json, Snapshot, digest
+from tracker.estimate.counted import from_count
+from tracker.estimate.exact import ESTIMATOR
 from tracker.estimate.interface import Checkpoint, EstimateOptions, Estimator
+from tracker.probe.meta import MetaCounter, available
 
 CONFIG = "config.json"
 _MEMORY = ("weights_bytes", "full_finetune_bytes", "lora_bytes", "kv_cache_bytes", "activation_bytes")
 _FITS = {"full_finetune_batch": "full fine-tune", "lora_batch": "LoRA", "serve_batch": "serving"}
 _ADAPTERS = ("adapter_model.", "adapters.")
+
+
+class Counter(Protocol):
+    """What counts a class that the closed forms do not know."""
+
+    def count(self, config: Mapping[str, Json]) -> dict[str, Json]:
+        """Figures, or why there are none."""
+        ...
+
+
+class WithTransformers:
+    """The ``exact`` profile; a type that it does not know is counted by building transformers' own class.
+
+    An estimate says in ``source`` which way it came, and in ``version`` which transformers counted.
+    """
+
+    name = ESTIMATOR.name
+    version = ESTIMATOR.version
+
+    def __init__(self, counter: Counter) -> None:
+        """Counting starts a child process; it is the caller's to close."""
+        self._counter = counter
+
+    def estimate(
+        self, config: Json, *, checkpoint: Checkpoint | None = None, options: EstimateOptions | None = None
+    ) -> Estimate:
+        """Estimate one config; see `tracker.estimate.interface.Estimator`."""
+        closed = ESTIMATOR.estimate(config, checkpoint=checkpoint, options=options)
+        if closed.status is not EstimateStatus.UNSUPPORTED or not isinstance(config, Mapping):
+            return closed
+        if not isinstance(config.get("model_type"), str):
+            return closed
+        return from_count(closed, config, self._counter.count(config), checkpoint, options)
+
+
+def exact_estimator(transformers: str, counter: MetaCounter) -> Estimator:
+    """The ``exact`` profile as the setting wants it (``auto`` or ``off``) and the installation allows."""
+    return WithTransformers(counter) if transformers == "auto" and available() else ESTIMATOR
 
 
 def estimate_snapshot(

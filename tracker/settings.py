@@ -117,6 +117,17 @@ class WebSettings(BaseModel):
     cache: Path | None = Field(default=None, description="folder for the OSV bulk files that are served")
 
 
+class EstimateSettings(BaseModel):
+    """How models are counted. ``transformers`` off: never by building a class of that library."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    transformers: Literal["auto", "off"] = Field(
+        default="auto",
+        description="auto: a type without a closed form is counted by the installed transformers, in a child",
+    )
+
+
 class PolicySettings(BaseModel):
     """One ``[[policy]]`` rule: what is silenced, raised or lowered where advisories are shown (docs/policy.md)."""
 
@@ -177,6 +188,7 @@ class Settings(BaseSettings):
     poll: PollSettings = PollSettings()
     notify: NotifySettings = NotifySettings()
     web: WebSettings = WebSettings()
+    estimate: EstimateSettings = EstimateSettings()
 
     policy: tuple[PolicySettings, ...] = Field(default=(), description="rules of the house, see docs/policy.md")
 

@@ -33,7 +33,7 @@ RULES = (
         title="code comes from another repo",
         severity=Severity.HIGH,
         effect="A pin of this repo does not pin the code: it is read from another repo's main.",
-        advice="Set code_revision to a commit of the other repo that you have read, or pin {before} until you have.",
+        advice="Set code_revision to a commit of the other repo that you have read, or pin {before} until then.",
         cwe=("CWE-829", "CWE-1357"),
         atlas=("AML.T0010.003", "AML.T0109"),
         standing=True,
@@ -51,7 +51,7 @@ RULES = (
         title="requirements changed",
         severity=Severity.MEDIUM,
         effect="Other packages must be installed before the repo's code works.",
-        advice="Check every new or loosened requirement at {after} before installing; pin {before} and a lock file until then.",
+        advice="Pin {before} and a lock file until every new or loosened requirement is checked.",
         cwe=("CWE-1357",),
     ),
 )

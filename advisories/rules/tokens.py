@@ -12,7 +12,7 @@ RULES = (
         title="end-of-sequence token changed",
         severity=Severity.HIGH,
         effect="Generation does not end, or ends too soon.",
-        advice="Stop on every end token that config, generation config or tokenizer name, or pin {before} until output ends.",
+        advice="Stop on every end token that any of the files names, or pin {before} until your output ends.",
         cwe=("CWE-835",),
         base=when(
             "first", Severity.MEDIUM, "named for the first time: nothing ended generation by this file before"

@@ -10,6 +10,7 @@ import pytest
 from tests.support.command import Hubwatch
 from tests.support.models import llama, weights
 from tracker.demo.hub import LoopbackHub
+from tracker.demo.repos import Content
 
 CARD = "---\npipeline_tag: sentence-similarity\n---\n# Vectors\n"
 RERANKER = "---\npipeline_tag: text-ranking\n---\n# Ranks\n"
@@ -42,7 +43,11 @@ def said(hubwatch: Hubwatch, repo: str) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize("card", [CARD, RERANKER])
 def test_tokenizer_and_weights_move_the_space(hub: LoopbackHub, hubwatch: Hubwatch, card: str) -> None:
     repo = hub.create("acme/vectors")
-    files = {"config.json": llama(), "tokenizer.json": tokenizer(False), "model.safetensors": weights()}
+    files: dict[str, Content] = {
+        "config.json": llama(),
+        "tokenizer.json": tokenizer(False),
+        "model.safetensors": weights(),
+    }
     repo.commit({**files, "README.md": card}, title="Upload")
     by_tokenizer = repo.commit({"tokenizer.json": tokenizer(True)}, title="Lower")
     by_weights = repo.commit({"model.safetensors": weights(salt="new")}, title="Retrained")

@@ -1,7 +1,7 @@
 """Files that loaders unpickle: those that came, and those that came to import what can do harm.
 
 Facets: ``weights:pickle:<path>``, "present", so that a pickle holds until it is gone, and
-``weights:imports:<path>``, its dangerous imports.
+``weights:imports:<path>``, its dangerous imports, or why they cannot be known.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def pickle_added(path: str, snapshot: Snapshot) -> Change:
     found = _own(snapshot, path)
     said = f"{short(path, limit=120)} ({entry.size} bytes) is loaded as a pickle, which can run code"
     if found is not None and found.dangerous:
-        said += f"; it imports {short(', '.join(found.dangerous), limit=100)}"
+        said += f"; in it: {short(', '.join(found.dangerous), limit=100)}"
     safe = any(item.format == "safetensors" for item in snapshot.tensor_files.values())
     return Change(
         cls="weights.pickle_added",
@@ -77,7 +77,7 @@ def _grew(path: str, old: list[str] | None, new: list[str], after: Snapshot) -> 
     return Change(
         cls="weights.pickle_added",
         path=path,
-        summary=f"{short(path, limit=120)} now imports {short(', '.join(fresh), limit=140)} when loaded",
+        summary=f"{short(path, limit=120)} now holds what can do harm: {short(', '.join(fresh), limit=130)}",
         before=None if old is None else examples(old),
         after=examples(new),
         facet=f"weights:imports:{path}",

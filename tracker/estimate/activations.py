@@ -169,9 +169,9 @@ def one_layer(model: Model, tokens: int, mode: str, *, scores: bool = False) -> 
     return largest * (2 if mode == "fp32" else 1)
 
 
-def adapter_bytes(adapted: Mapping[tuple[int, int], int], rank: int) -> float:
-    """Bytes a token that LoRA adapters keep: an fp32 copy of each input, and what its first matrix gives out."""
-    return float(sum(4 * (inputs + rank) * n for (inputs, _), n in adapted.items()))
+def adapter_bytes(adapted: Mapping[tuple[int, int], int], rank: int, size: int = 4) -> float:
+    """Bytes a token that LoRA adapters keep: each input in their dtype, and what its first matrix gives out."""
+    return float(sum(size * (inputs + rank) * n for (inputs, _), n in adapted.items()))
 
 
 def in_layers(model: Model) -> Mapping[tuple[int, int], int]:

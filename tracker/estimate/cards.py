@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from storage.model import Json
-
-HEADROOM = 1.15
-HEADROOM_REASON = (
-    "1.15: measured peaks on an L40S stood up to 8 % above the simulated allocation (0.93 of the measured "
-    "value for full fine-tuning, 0.985 to 0.999 for LoRA); the rest is for the CUDA context and fragmentation"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +19,7 @@ class Card:
     name: str
     gb: int
 
-    def budget(self, headroom: float = HEADROOM) -> float:
+    def budget(self, headroom: float) -> float:
         """Bytes left to a model after the headroom."""
         return self.gb * 1e9 / headroom
 
@@ -80,16 +74,27 @@ def catalogue() -> Catalogue:
     )
 
 
+Largest = Callable[[float], int]
+"""The largest batch that fits into so many bytes."""
+
+
 def batches(
-    full: Callable[[float], int], lora: Callable[[float], int], serve: Callable[[float], int]
+    uses: Mapping[str, Largest], *, headroom: float, split: Mapping[str, Largest] | None = None
 ) -> list[dict[str, Json]]:
-    """The largest batch of each kind on each card, the headroom included."""
-    return [
-        {
-            "name": card.name,
-            "full_finetune_batch": full(card.budget()),
-            "lora_batch": lora(card.budget()),
-            "serve_batch": serve(card.budget()),
-        }
-        for card in catalogue().fit
-    ]
+    """The largest batch of each use on each card, the headroom included; of ``split`` on two such cards."""
+    rows: list[dict[str, Json]] = []
+    for card in catalogue().fit:
+        budget = card.budget(headroom)
+        row: dict[str, Json] = {"name": card.name, **{f"{use}_batch": fits(budget) for use, fits in uses.items()}}
+        if split is not None:
+            row["two_cards"] = {f"{use}_batch": fits(budget) for use, fits in split.items()}
+        rows.append(row)
+    return rows
+
+
+def smallest(rows: Sequence[Mapping[str, Json]], batch: int) -> dict[str, Json]:
+    """The smallest card that takes this batch, by use; None where none does."""
+    uses = [key for key in rows[0] if key.endswith("_batch")]
+    return {
+        use.removesuffix("_batch"): next((row["name"] for row in rows if row[use] >= batch), None) for use in uses
+    }

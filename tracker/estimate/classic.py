@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage.model import Estimate, EstimateStatus, Json
-from tracker.estimate.cards import HEADROOM, batches, catalogue
+from tracker.estimate.cards import batches, catalogue
 from tracker.estimate.checkpoint import compare
 from tracker.estimate.cost import training_cost
 from tracker.estimate.interface import Checkpoint, EstimateOptions
@@ -23,6 +23,7 @@ VERSION = "2026.11"
 BYTES_PER_PARAMETER = 19.2  # 1.2 x 16: weights, gradients, two moments, and a fifth for copies
 BYTES_PER_ELEMENT = 2.25
 RANK = 16
+HEADROOM = 1.15
 LARGEST_FIGURE = 2**63 - 1
 SHOWN = 4096  # nodes listed; a larger stack is cut, with a remark
 GATED = frozenset({"silu", "swish", "swiglu", "geglu", "reglu", "glu"})
@@ -231,9 +232,12 @@ def _body(
         "headroom": HEADROOM,
         "headroom_reason": "the reference method's own",
         "cards": batches(
-            lambda budget: max(0, int((budget - full) // each)),
-            lambda budget: max(0, int((budget - tuned) // each)),
-            lambda budget: max(0, int((budget - 2 * count) // cache)),
+            {
+                "full_finetune": lambda budget: max(0, int((budget - full) // each)),
+                "lora": lambda budget: max(0, int((budget - tuned) // each)),
+                "serve": lambda budget: max(0, int((budget - 2 * count) // cache)),
+            },
+            headroom=HEADROOM,
         ),
         "cost": training_cost(multiply_adds(s, train), count, catalogue().price(options.card)),
         "structure": structure(s),

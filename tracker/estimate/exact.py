@@ -10,21 +10,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storage.model import Estimate, EstimateStatus, Json
-from tracker.estimate.activations import fitted, kept
+from tracker.estimate.activations import fitted
 from tracker.estimate.adapters import linear_parameters, peft_parameters
-from tracker.estimate.cards import HEADROOM, HEADROOM_REASON, batches, catalogue
+from tracker.estimate.cards import batches, catalogue, smallest
 from tracker.estimate.checkpoint import compare
 from tracker.estimate.cost import training_cost
 from tracker.estimate.interface import Checkpoint, EstimateOptions
 from tracker.estimate.memory import (
     cache_bytes,
     forward_bytes,
-    training,
     weight_bytes,
 )
 from tracker.estimate.model import Model
+from tracker.estimate.plans import (
+    HEADROOM,
+    HEADROOM_REASON,
+    serving_bytes,
+    training_figures,
+    uncertainty,
+)
 from tracker.estimate.reader import Config, ConfigError
-from tracker.estimate.recipe import MODES
+from tracker.estimate.recipe import recipe_of
 from tracker.estimate.registry import load
 from tracker.estimate.structure import Totals, totals, walk, weight_of
 from tracker.estimate.verify import CACHE_CONTEXT, Finding, config_findings, model_findings
@@ -149,12 +155,11 @@ def describe(
     """The body of an estimate: every figure under the contract's keys."""
     context = model.context or SERVE_TOKENS
     train, serve = min(options.seq or TRAIN_TOKENS, context), min(options.seq or SERVE_TOKENS, context)
-    mode, batch = MODES.get(options.precision, "autocast"), options.batch or 1
-    peft, over_linear = peft_parameters(model, sums, config["model_type"]), linear_parameters(sums)
-    adapters = over_linear if peft is None else peft
-    full = training(model, sums, train, mode)
-    lora = training(model, sums, train, "lora", adapters=adapters)
-    held = kept(model, sums, train, mode)
+    recipe, batch = recipe_of(options), options.batch or 1
+    model_type = config["model_type"]
+    peft = peft_parameters(model, sums, model_type, recipe.rank)
+    over_linear = linear_parameters(sums, recipe.rank)
+    training = training_figures(model, sums, model_type, train, batch, recipe)
     weights = weight_bytes(sums.parameters, options.precision)
     cache = (
         cache_bytes(sums, serve, encoder_tokens=(model.encoder_tokens or serve) if model.encoder_decoder else 0)
@@ -175,6 +180,11 @@ def describe(
                 "measure a step before you rely on the last few percent",
             )
         )
+    cards = batches(
+        {**training.largest, "serve": lambda budget: max(0, int((budget - weights) // each)) if each else 0},
+        headroom=HEADROOM,
+        split={**training.split, "serve": lambda budget: max(0, int((budget - weights / 2) // (each / 2 or 1)))},
+    )
     body: dict[str, Json] = {
         "parameters": {
             "total": sums.parameters,
@@ -186,18 +196,19 @@ def describe(
         },
         "lora": {"parameters": peft, "parameters_linear": over_linear},
         "memory": {
-            "full_finetune_bytes": full.peak(batch),
-            "lora_bytes": lora.peak(batch),
+            **training.memory,
             "weights_bytes": weights,
             "kv_cache_bytes": cache,
-            "activation_bytes": int(held.fixed + batch * held.sequence),
         },
+        "gradient_checkpointing": training.light,
+        "needed_on_a_card": training.needed,
+        "serving": serving_bytes(sums.parameters, checkpoint),
+        "uncertainty": uncertainty(),
         "tokens": {"train": train, "serve": serve},
         "headroom": HEADROOM,
         "headroom_reason": HEADROOM_REASON,
-        "cards": batches(
-            full.largest, lora.largest, lambda budget: max(0, int((budget - weights) // each)) if each else 0
-        ),
+        "cards": cards,
+        "smallest_card": smallest(cards, batch),
         "cost": training_cost(multiply_adds(model, sums, train), sums.parameters, catalogue().price(options.card)),
         "structure": structure(model, context),
         "forward_pass": True,
@@ -205,7 +216,7 @@ def describe(
         "findings": [item.as_json() for item in found],
         **compare(sums.parameters, checkpoint, model),
     }
-    if any(value > LARGEST_FIGURE for value in body["memory"].values()):
+    if any(value > LARGEST_FIGURE for value in (*training.needed.values(), *body["memory"].values())):
         raise ConfigError("the sizes multiply to more memory than there is")
     return body
 

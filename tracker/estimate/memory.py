@@ -13,7 +13,7 @@ simulated allocation through two steps of foreach AdamW (transformers 5.24, torc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tracker.estimate.activations import Kept, kept, one_layer
@@ -55,6 +55,11 @@ class Step:
                 fits.append(int(room // part.sequence))
         return min(fits) if fits else 0
 
+    def with_loss(self, sequence: float) -> Step:
+        """The same with so many more bytes a sequence at the loss, the first of the moments."""
+        first, *others = self.moments
+        return replace(self, moments=(Kept(first.fixed, first.sequence + sequence), *others))
+
     def halved(self) -> Step:
         """The half of it that each of two cards holds, with the layers dealt out evenly.
 
@@ -77,16 +82,18 @@ def training(
     optimizer: Optimizer = ADAMW,
     packing: Packing | None = None,
     adapted_bytes: float | None = None,
+    adapter_size: int = 4,
 ) -> Step:
     """The memory of a step.
 
     Of the arguments:
-        mode: ``autocast``, ``bf16``, ``fp32`` or ``lora``.
+        mode: ``autocast``, ``bf16``, ``master``, ``fp32`` or ``lora``.
         adapters: Adapter parameters, for ``lora``.
         checkpointing: Gradient checkpointing: only each layer's input is kept, and one layer is computed again.
         scores: Attention dropout is on, and its kernel keeps the scores (flash attention does not).
         packing: How the base under the adapters is quantized; None: it is bf16.
         adapted_bytes: See `tracker.estimate.activations.kept`.
+        adapter_size: Bytes of an adapter's scalar.
 
     """
     parameters = sums.parameters
@@ -97,34 +104,37 @@ def training(
     if mode == "lora":
         base, again = base_bytes(sums, packing), 0.0
         unpacked = 2.0 * largest if packing else 0.0
-        trained, size = adapters, 4
-        resting = base + adapters * (4 + optimizer.state(4))
+        trained, size = adapters, adapter_size
+        resting = base + adapters * (size + optimizer.state(size))
     else:
-        size = 2 if mode == "bf16" else 4
+        size = 2 if mode in ("bf16", "master") else 4
         base, unpacked, trained = 0.0, 0.0, parameters
-        resting = parameters * (size + optimizer.state(size))
+        if mode == "master":  # an fp32 copy is trained; its gradients are made for the step alone
+            base, optimizer = 4.0 * parameters, replace(optimizer, step=2 * optimizer.step + 2)
+        resting = base + parameters * (size + optimizer.state(4 if mode == "master" else size))
         again = 2.0 * size * model.vocabulary * model.hidden if model.head_tied else 0.0
         adapted_bytes = None
     gradients = 0.0 if optimizer.inside else float(size * trained)
-    stepping = base + gradients + trained * (size + optimizer.state(size) + optimizer.step * size)
+    stepping = resting + gradients + trained * optimizer.step * size
     over_linear = linear_parameters(sums)
     merged = adapters > 2 * over_linear
+    passes = passes_in(mode)
     held = kept(
         model,
         sums,
         tokens,
-        mode,
+        passes,
         checkpointing=checkpointing,
         merged=merged,
         scores=scores,
         adapters=adapted_bytes,
     )
     moments = [
-        Kept(unpacked + held.fixed, held.sequence + logits + 4 * logits),
+        Kept(unpacked + held.fixed, held.sequence + 5 * logits),
         Kept(unpacked + gradients + again, logits + state),
     ]
     if checkpointing:
-        layer = one_layer(model, tokens, mode, scores=scores)
+        layer = one_layer(model, tokens, passes, scores=scores)
         moments.append(Kept(unpacked + held.fixed, held.sequence + layer + logits))
         moments[1] = Kept(moments[1].fixed, moments[1].sequence + layer)
     return Step(
@@ -132,6 +142,11 @@ def training(
         moments=tuple(moments),
         optimizer=stepping + optimizer.matrix * min(largest, trained),
     )
+
+
+def passes_in(mode: str) -> str:
+    """What the forward and backward passes of a mode keep their activations like."""
+    return "bf16" if mode == "master" else mode
 
 
 def base_bytes(sums: Totals, packing: Packing | None) -> float:

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from tracker.estimate.activations import adapter_bytes, in_layers
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from storage.model import Json
+from tracker.estimate.activations import adapter_bytes, in_layers, kept
 from tracker.estimate.adapters import RANK, linear_parameters, peft_parameters, targeted
-from tracker.estimate.memory import Step, training
+from tracker.estimate.cards import Largest
+from tracker.estimate.interface import Checkpoint
+from tracker.estimate.memory import Step, passes_in, training, weight_bytes
 from tracker.estimate.model import Model
 from tracker.estimate.recipe import Recipe
 from tracker.estimate.structure import Totals
+from tracker.snapshot.weights import DTYPE_BITS
+
+HEADROOM: Final = 1.08
+HEADROOM_REASON: Final = (
+    "1.08: peaks measured on an L40S stood up to 8 % above the simulated allocation (0.93 of the measured value "
+    "for full fine-tuning, 0.985 to 0.999 for LoRA); the CUDA context of half a gigabyte is in what a card holds "
+    "over its name (a 24 GB card has 24 GiB)"
+)
+SERVED: Final = ("bf16", "fp8", "int8", "int4")
+USES: Final = {"full_finetune": "full", "lora": "lora", "qlora": "qlora"}
+ADAPTER_SIZE: Final = 4  # bytes of an adapter's scalar in the activation formulas
+LOOP_LOGITS: Final = 8  # bytes a logit: the fp32 copy given out, and the gradient of the shifted ones
 
 
 def adapter_parameters(model: Model, sums: Totals, model_type: str, recipe: Recipe) -> int:
@@ -18,17 +40,29 @@ def adapter_parameters(model: Model, sums: Totals, model_type: str, recipe: Reci
     return linear_parameters(sums, recipe.rank) if peft is None else peft
 
 
+def in_a_loop(step: Step, model: Model, tokens: int, recipe: Recipe) -> Step:
+    """The step with what a training loop adds to it where it runs under autocast."""
+    if not recipe.precision.amp or model.head is None or model.head_tied is None:
+        return step
+    return step.with_loss(LOOP_LOGITS * model.vocabulary * tokens)
+
+
 def step_of(model: Model, sums: Totals, model_type: str, tokens: int, method: str, recipe: Recipe) -> Step:
-    """The memory of a training step by this method (``full``, ``lora``, ``qlora``)."""
+    """The memory of a bare training step by this method (``full``, ``lora``, ``qlora``)."""
     if method == "full":
         return training(
-            model, sums, tokens, recipe.mode, optimizer=recipe.optimizer, checkpointing=recipe.checkpointing
+            model,
+            sums,
+            tokens,
+            recipe.precision.mode,
+            optimizer=recipe.optimizer,
+            checkpointing=recipe.checkpointing,
         )
-    kept: float | None = None
+    saved, size = None, recipe.precision.adapter
     if recipe.targets is not None:
-        kept = adapter_bytes(targeted(model, recipe.targets), recipe.rank)
-    elif recipe.rank != RANK:
-        kept = adapter_bytes(in_layers(model), recipe.rank)
+        saved = adapter_bytes(targeted(model, recipe.targets), recipe.rank, size)
+    elif recipe.rank != RANK or size != ADAPTER_SIZE:
+        saved = adapter_bytes(in_layers(model), recipe.rank, size)
     return training(
         model,
         sums,
@@ -38,5 +72,67 @@ def step_of(model: Model, sums: Totals, model_type: str, tokens: int, method: st
         optimizer=recipe.optimizer,
         checkpointing=recipe.checkpointing,
         packing=recipe.packing if method == "qlora" else None,
-        adapted_bytes=kept,
+        adapted_bytes=saved,
+        adapter_size=size,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingFigures:
+    """What training takes: bytes by name, and by use the largest batch on a card and on two of them.
+
+    ``light`` is with gradient checkpointing, ``needed`` what a card must have: a loop's copies and headroom added.
+    """
+
+    memory: Mapping[str, int]
+    light: Mapping[str, int]
+    needed: Mapping[str, int]
+    largest: Mapping[str, Largest]
+    split: Mapping[str, Largest]
+
+
+def training_figures(
+    model: Model, sums: Totals, model_type: str, tokens: int, batch: int, recipe: Recipe
+) -> TrainingFigures:
+    """Every figure of training at this many tokens and this batch, with and without gradient checkpointing."""
+    steps, light = (
+        {use: step_of(model, sums, model_type, tokens, method, how) for use, method in USES.items()}
+        for how in (recipe, replace(recipe, checkpointing=True))
+    )
+    looped = {use: in_a_loop(step, model, tokens, recipe) for use, step in steps.items()}
+    mode = passes_in(recipe.precision.mode)
+    held = kept(model, sums, tokens, mode, checkpointing=recipe.checkpointing)
+    return TrainingFigures(
+        memory={**_peaks(steps, batch), "activation_bytes": int(held.fixed + batch * held.sequence)},
+        light=_peaks(light, batch),
+        needed=_peaks(looped, batch, HEADROOM),
+        largest={use: step.largest for use, step in looped.items()},
+        split={use: step.halved().largest for use, step in looped.items()},
+    )
+
+
+def _peaks(steps: Mapping[str, Step], batch: int, headroom: float = 1.0) -> dict[str, int]:
+    return {f"{use}_bytes": int(step.peak(batch) * headroom) for use, step in steps.items()}
+
+
+def serving_bytes(parameters: int, checkpoint: Checkpoint | None) -> dict[str, Json]:
+    """Weights for serving by precision, and in the checkpoint's own dtypes where they are known."""
+    own = None
+    if checkpoint is not None:
+        sizes = [DTYPE_BITS.get(dtype) for dtype in checkpoint.scalars]
+        if checkpoint.scalars and None not in sizes:
+            own = sum(DTYPE_BITS[dtype] * count for dtype, count in checkpoint.scalars.items()) // 8
+        elif not checkpoint.scalars:
+            own = checkpoint.total_bytes
+    return {
+        **{name: weight_bytes(parameters, name) for name in ("bf16", "fp8", "int8", "int4")},
+        "checkpoint": own,
+    }
+
+
+@cache
+def uncertainty() -> Mapping[str, Json]:
+    """How far measured peaks stand from estimates, by method: the middle nine tenths of measured / estimate."""
+    text = (resources.files("tracker.estimate") / "data" / "uncertainty.json").read_text("utf-8")
+    found: Mapping[str, Json] = json.loads(text)
+    return found

@@ -5,8 +5,8 @@ Bytes a parameter, and where they are from:
 * AdamW keeps two moments in the dtype of what is trained, and its foreach step one more copy of it;
 * 8-bit AdamW (bitsandbytes) keeps two bytes and two fp32 scales a block of 256; it steps matrix by matrix;
 * SGD without momentum keeps nothing and steps in place;
-* Adafactor keeps the sums of rows and columns; its step works on one matrix at a time, in three fp32 copies. So does AdamW in the backward pass, which
-  frees each gradient once it is used;
+* Adafactor keeps the sums of rows and columns; its step works on one matrix at a time, in three fp32 copies;
+* AdamW in the backward pass does so too, and frees each gradient once it is used;
 * nf4 packs half a byte and an fp32 scale for each block of 64; double quantization packs that scale into a byte
   and an fp32 for each 256 of them; int8 keeps a byte and an fp32 scale a row; GPTQ and AWQ half a byte and a
   half-precision scale and zero point for each group of 128.
@@ -21,21 +21,42 @@ from typing import Final
 
 from tracker.estimate.interface import EstimateOptions
 
-MODES: Final[Mapping[str, str]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """How numbers are held in training.
+
+    ``mode`` is of the weights of a full fine-tune: ``autocast`` (fp32, bf16 passes), ``bf16``, ``fp32``, or
+    ``master`` (bf16, and an fp32 copy that is trained, as DeepSpeed and Megatron keep it).
+    ``amp`` is whether a training loop runs the passes under autocast and gives out logits in fp32, as the
+    Hugging Face Trainer does. ``adapter`` is bytes of an adapter's scalar.
+    """
+
+    mode: str
+    amp: bool = False
+    adapter: int = 4
+
+
+_MIXED: Final = Precision(mode="autocast", amp=True)
+_TRUE: Final = Precision(mode="bf16", adapter=2)
+_FULL: Final = Precision(mode="fp32")
+PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
     {
-        "bf16": "autocast",
-        "fp16": "autocast",
-        "bf16-mixed": "autocast",
-        "16-mixed": "autocast",
-        "bf16-true": "bf16",
-        "16-true": "bf16",
-        "fp32": "fp32",
-        "32-true": "fp32",
+        "bf16": _MIXED,
+        "fp16": _MIXED,
+        "bf16-mixed": _MIXED,
+        "16-mixed": _MIXED,
+        "bf16-weights": Precision(mode="bf16", amp=True),
+        "bf16-no-amp": Precision(mode="bf16"),
+        "bf16-master": Precision(mode="master"),
+        "bf16-true": _TRUE,
+        "16-true": _TRUE,
+        "fp32": _FULL,
+        "32-true": _FULL,
     }
 )
-"""How each precision trains: ``autocast`` (fp32 weights, bf16 passes), ``bf16`` (weights too) or ``fp32``."""
 WEIGHT_BITS: Final[Mapping[str, int]] = MappingProxyType(
-    {**{name: 32 if mode == "fp32" else 16 for name, mode in MODES.items()}, "fp8": 8, "int8": 8, "int4": 4}
+    {**{name: 32 if item is _FULL else 16 for name, item in PRECISIONS.items()}, "fp8": 8, "int8": 8, "int4": 4}
 )
 """Bits of a weight for serving, by precision."""
 METHODS: Final = ("full", "lora", "qlora")
@@ -95,7 +116,7 @@ PACKINGS: Final[Mapping[str, Packing]] = MappingProxyType(
 class Recipe:
     """One way to train. ``targets`` None: every linear layer, as PEFT's ``all-linear``."""
 
-    mode: str = "autocast"
+    precision: Precision = _MIXED
     optimizer: Optimizer = OPTIMIZERS["adamw"]
     checkpointing: bool = False
     rank: int = 16
@@ -107,7 +128,7 @@ def recipe_of(options: EstimateOptions, *, checkpointing: bool | None = None) ->
     """The recipe that options ask for; what they name and nobody knows is taken as the default."""
     targets = frozenset(options.lora_targets) - {"all-linear"}
     return Recipe(
-        mode=MODES.get(options.precision, "autocast"),
+        precision=PRECISIONS.get(options.precision, _MIXED),
         optimizer=OPTIMIZERS.get(options.optimizer, OPTIMIZERS["adamw"]),
         checkpointing=options.gradient_checkpointing if checkpointing is None else checkpointing,
         rank=options.lora_r,

@@ -7,8 +7,9 @@ with ``*`` for the layer index is the prefix of its tensors. A billion layers co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 
 
@@ -238,10 +239,19 @@ def weight_of(node: Node | None) -> int:
     return (node.own + node.shared + sum(weight_of(child) for child in node.children)) * node.times
 
 
-def walk(root: Node, path: str = "", times: int = 1) -> Iterator[tuple[str, Node, int]]:
+def walk(root: Node) -> Sequence[tuple[str, Node, int]]:
     """Every node with its dotted path and how often it stands in the whole model."""
+    return _walked(root)
+
+
+@lru_cache(maxsize=4)  # one estimate asks a dozen times for one tree
+def _walked(root: Node) -> tuple[tuple[str, Node, int], ...]:
+    return tuple(_walk(root, "", 1))
+
+
+def _walk(root: Node, path: str, times: int) -> Iterator[tuple[str, Node, int]]:
     times *= root.times
     here = f"{path}.{root.name}" if path and root.name else path or root.name
     yield here, root, times
     for child in root.children:
-        yield from walk(child, here, times)
+        yield from _walk(child, here, times)

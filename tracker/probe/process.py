@@ -40,16 +40,26 @@ class Allowance:
 class Sandbox:
     """One child of one kind (``templates`` or ``tokenizers``), started when it is first asked. Not thread-safe."""
 
-    def __init__(self, kind: str) -> None:
-        """Remember what the child is for; nothing is started yet."""
-        self._kind = kind
+    def __init__(
+        self,
+        kind: str,
+        *,
+        script: Path = _CHILD,
+        start_seconds: float = START_SECONDS,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Remember what the child is for; nothing is started yet.
+
+        ``script`` speaks the protocol of `tracker.probe.child`; ``environment`` is all that it sees.
+        """
+        self._start = (kind, script, start_seconds, dict(environment or {}))
         self._child: _Child | None = None
 
     def ask(self, request: Mapping[str, Any], *, seconds: float) -> dict[str, Any]:
         """The child's answer, or ``{"gap": word}`` after which the next call starts another child."""
         try:
             if self._child is None:
-                self._child = _Child(self._kind)
+                self._child = _Child(*self._start)
             answer = self._child.ask(request, seconds=seconds)
         except _Trouble as trouble:
             self.close()
@@ -72,13 +82,13 @@ class _Trouble(Exception):
 class _Child:
     """One sandboxed process and the pipes to it."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, script: Path, start_seconds: float, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
-            [sys.executable, "-I", str(_CHILD), kind],
+            [sys.executable, "-I", str(script), kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={},
+            env=environment,
             cwd="/",
             close_fds=True,
             start_new_session=True,
@@ -89,7 +99,7 @@ class _Child:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         os.set_blocking(self._stdin.fileno(), False)
         try:
-            self._receive(time.monotonic() + START_SECONDS)
+            self._receive(time.monotonic() + start_seconds)
         except _Trouble:
             self.kill()
             raise

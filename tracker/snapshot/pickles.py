@@ -5,7 +5,7 @@
     NumPy array    its header; an array of objects holds a pickle
     compressed     the first bytes, unpacked up to a cap
 
-What cannot be taken apart fails closed: Unreadable, which becomes a finding.
+What cannot be taken apart fails closed: why not stands among the dangers of the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tracker.snapshot.containers import (
     is_raw,
 )
 from tracker.snapshot.json_reader import Unreadable
-from tracker.snapshot.kinds import weight_format
+from tracker.snapshot.kinds import is_pickle, weight_format
 from tracker.snapshot.opcodes import Opcodes, read_opcodes
 from tracker.snapshot.ranges import BLOCK, OverBudget, RangeFile, Read
 
@@ -61,9 +61,12 @@ def inspect(path: str, size: int, read: Read) -> PickleFile:
         size: Its bytes.
         read: Gives its bytes; what it raises is let through.
 
+    Returns:
+        What it imports. A file that loaders would unpickle and that is broken, or begins as nothing known,
+        has that among its ``dangerous``: a loader may run what stands before the place where it breaks.
+
     Raises:
-        Unreadable: ``disguised`` where the first bytes are those of another kind of file, ``container`` for
-            what is none of the kinds that loaders open, or is broken.
+        Unreadable: ``disguised`` where the first bytes are those of another kind of file.
 
     """
     form = weight_format(path) or ""
@@ -77,10 +80,15 @@ def inspect(path: str, size: int, read: Read) -> PickleFile:
     head = file.part(0, BLOCK)
     container = container_of(head)
     if container is None:
-        raise Unreadable("container", f"begins as none of what a {_suffix(path)} file can be: {head[:8].hex(' ')}")
+        return _broken(path, "unknown", "begins neither as an archive nor as a pickle")
     if container not in ALLOWED[form] and not is_raw(container):
         raise Unreadable("disguised", f"the first bytes are those of a {container}")
-    opcodes = _opcodes(form, container, file)
+    try:
+        opcodes = _opcodes(form, container, file)
+    except Unreadable as error:
+        if error.reason != "container":
+            raise
+        return _broken(path, container, error.detail)
     return PickleFile(
         path=path,
         content_key="",
@@ -91,8 +99,9 @@ def inspect(path: str, size: int, read: Read) -> PickleFile:
     )
 
 
-def _suffix(path: str) -> str:
-    return f".{path.rpartition('.')[2][:20]}"
+def _broken(path: str, container: str, why: str) -> PickleFile:
+    dangerous = (why,) if is_pickle(path) else ()
+    return PickleFile(path=path, content_key="", container=container, dangerous=dangerous, whole=False)
 
 
 def _opcodes(form: str, container: str, file: RangeFile) -> Opcodes:

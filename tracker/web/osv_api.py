@@ -19,6 +19,7 @@ from storage.model import Json
 from tracker.web.access import Reader
 from tracker.web.bulk import BulkFile, http_date
 from tracker.web.context import Here, Web
+from tracker.web.problems import OPENAPI_PROBLEMS
 from tracker.web.schemas import OSV_BATCH, OSV_ERROR, OSV_QUERY, OSV_VULNS
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -30,6 +31,12 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
+class CsvResponse(PlainTextResponse):
+    """Lines of values."""
+
+    media_type = "text/csv"
+
+
 async def _body(request: Request) -> bytes:
     return await request.body()
 
@@ -38,7 +45,11 @@ Body = Annotated[bytes, Depends(_body)]
 
 
 def _answers(schema: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
-    return {200: {"description": "the answer", "content": {"application/json": {"schema": schema}}}, **_ERRORS}
+    return {**_content(schema), **_ERRORS}
+
+
+def _content(schema: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": "the answer", "content": {"application/json": {"schema": schema}}}}
 
 
 def _asks(schema: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +86,7 @@ def _bulk(path: str, **about: Any) -> Callable[[Endpoint], Endpoint]:
 
     def register(endpoint: Endpoint) -> Endpoint:
         router.head(path, include_in_schema=False, response_class=Response)(endpoint)
-        router.get(path, **about)(endpoint)
+        router.get(path, **about | {"responses": about.get("responses", {}) | OPENAPI_PROBLEMS})(endpoint)
         return endpoint
 
     return register
@@ -98,13 +109,13 @@ def archive(request: Request, web: Here, viewer: Reader) -> Response:
     return StreamingResponse(_blocks(found.path, size), headers=headers, media_type="application/zip")
 
 
-@_bulk("/osv/modified_id.csv", response_class=PlainTextResponse)
+@_bulk("/osv/modified_id.csv", response_class=CsvResponse)
 def root_index(web: Here, viewer: Reader) -> Response:
     """``<modified>,GIT/<id>`` a line, the newest first."""
     return _text(web.bulk.file(INDEX, public_only=viewer.public_only))
 
 
-@_bulk("/osv/GIT/modified_id.csv", response_class=PlainTextResponse)
+@_bulk("/osv/GIT/modified_id.csv", response_class=CsvResponse)
 def index(web: Here, viewer: Reader) -> Response:
     """``<modified>,<id>`` a line, the newest first."""
     return _text(web.bulk.file(f"{ECOSYSTEM}/{INDEX}", public_only=viewer.public_only))
@@ -116,7 +127,7 @@ def ecosystems(web: Here, viewer: Reader) -> Response:
     return _text(web.bulk.file(ECOSYSTEMS, public_only=viewer.public_only))
 
 
-@_bulk("/osv/all.json", responses=_answers({"type": "array", "items": {"type": "object"}}))
+@_bulk("/osv/all.json", responses=_content({"type": "array", "items": {"type": "object"}}))
 @_bulk("/osv/GIT/all.json", include_in_schema=False)
 def listing(web: Here, viewer: Reader) -> Response:
     """``[{id, modified}]``, the newest first, for importers that fetch ``/osv/GIT/<id>.json`` one by one."""
@@ -125,7 +136,7 @@ def listing(web: Here, viewer: Reader) -> Response:
     return Response(body, media_type="application/json", headers=headers)
 
 
-@_bulk("/osv/GIT/{vuln_id}.json", responses=_answers({"type": "object"}))
+@_bulk("/osv/GIT/{vuln_id}.json", responses=_content({"type": "object"}))
 @_bulk("/osv/{vuln_id}.json", include_in_schema=False)
 def file(vuln_id: str, web: Here, viewer: Reader) -> Response:
     """One advisory by id."""

@@ -60,7 +60,6 @@ def add_watch(
         every=_every(wanted.every),
         public=wanted.public,
     )
-    response.headers["Location"] = f"/api/v1/watches/{wanted.repo}"
     owner = wanted.repo.removesuffix("/*")
     if owner != wanted.repo:
         return _add_owner(web, viewer, owner, wish)
@@ -72,6 +71,7 @@ def add_watch(
     added = watching.add(web.database, web.loader.upstream, repo, wish, now=web.clock(), also=note)
     if not added.new:
         raise Conflict(f"{repo.id} is already watched", help="to change how, send PATCH")
+    response.headers["Location"] = f"/api/v1/watches/{repo.id}"
     return schemas.Watch.model_validate(plain(watch_json(added.watch) | {"notes": list(added.notes)}))
 
 

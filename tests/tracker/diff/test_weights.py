@@ -284,6 +284,12 @@ def test_an_array_that_becomes_one_of_objects_is_a_pickle() -> None:
     assert "weights.pickle_added" in classes({"x.npy": array(b"<f4")}, {"x.npy": array(b"|O")})
 
 
+def test_a_pickle_that_becomes_unknown_bytes_is_told_once() -> None:
+    broken, other = b"\0\1" * 100, b"\0\2" * 100
+    assert classes({"x.bin": PICKLE}, {"x.bin": broken}) == ["weights.pickle_added", "weights.replaced"]
+    assert classes({"x.bin": broken}, {"x.bin": other}) == ["weights.replaced"]
+
+
 def test_a_pickle_by_another_archiver_is_disguised_and_unreadable_too() -> None:
     before = snapshot_of({"config.json": {}})
     after = snapshot_of({"config.json": {}, "pytorch_model.bin": b"7z\xbc\xaf\x27\x1c broken"})

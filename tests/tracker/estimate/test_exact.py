@@ -36,7 +36,7 @@ def test_the_contract_s_defaults() -> None:
     assert figures["tokens"] == {"train": 2048, "serve": 4096}
     assert figures["memory"]["kv_cache_bytes"] == 114_688 * 4096
     assert figures["memory"]["weights_bytes"] == 2 * 596_049_920
-    assert figures["headroom"] == 1.15
+    assert figures["headroom"] == 1.08
     assert figures["layers"] == 28
     assert figures["forward_pass"] is True
 

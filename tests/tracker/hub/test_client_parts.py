@@ -85,11 +85,16 @@ def test_a_checkpoint_is_looked_into_by_two_ranges_and_never_again(
     assert hub.asked("storage") == []
 
 
-def test_a_file_that_cannot_be_read_is_a_gap(hub: LoopbackHub, connect: Connect, database: Database) -> None:
-    revision, _ = published(hub, a__bin=LfsFile(checkpoint(EVIL, 0)), b__bin=LargeFile(b"PK\x03\x04", 5_000_000))
+def test_a_file_that_is_broken_is_dangerous_and_one_that_cannot_be_fetched_is_a_gap(
+    hub: LoopbackHub, connect: Connect, database: Database
+) -> None:
+    broken = LargeFile(b"PK\x03\x04", 5_000_000)
+    revision, _ = published(hub, a__bin=LfsFile(checkpoint(EVIL, 0)), b__bin=broken, c__bin=LfsFile(b"x"))
+    hub.faults.add(server_error(404), when=matching(path="*/c.bin"))
     snapshot = Loader(connect(hub), database, Parser()).fetch(REPO, revision, None)
-    assert [(gap.path, gap.reason) for gap in snapshot.gaps] == [("b.bin", "container")]
-    assert list(snapshot.pickles) == ["a.bin"]
+    assert [(gap.path, gap.reason) for gap in snapshot.gaps] == [("c.bin", "file_gone")]
+    assert list(snapshot.pickles) == ["a.bin", "b.bin"]
+    assert "zip" in snapshot.pickles["b.bin"].dangerous[0]
 
 
 def test_refs_are_one_request(hub: LoopbackHub, connect: Connect) -> None:

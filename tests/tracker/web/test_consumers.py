@@ -72,7 +72,8 @@ def test_uv_audit(url: str, tmp_path: Path) -> None:
     )
     (tmp_path / "uv.lock").write_text(
         'version = 1\nrequires-python = ">=3.11"\n\n'
-        '[[package]]\nname = "app"\nversion = "0.1"\nsource = { virtual = "." }\ndependencies = [{ name = "tiny" }]\n\n'
+        '[[package]]\nname = "app"\nversion = "0.1"\nsource = { virtual = "." }\n'
+        'dependencies = [{ name = "tiny" }]\n\n'
         '[package.metadata]\nrequires-dist = [{ name = "tiny" }]\n\n'
         '[[package]]\nname = "tiny"\nversion = "1.1"\nsource = { registry = "https://example.org/simple" }\n'
         'sdist = { url = "https://example.org/tiny-1.1.tar.gz", hash = "sha256:%s" }\n' % ("0" * 64)

@@ -15,6 +15,7 @@ from schemathesis.checks import CHECKS
 from storage.model import Scope
 from tests.advisories.landing import Kept
 from tests.tracker.web.conftest import Site
+from tracker.demo.hub import LoopbackHub
 
 # A wish can be well-formed and still make no sense (two times that exclude each other): that is a 400.
 _LEFT_OUT = {"positive_data_acceptance"}
@@ -29,8 +30,8 @@ _EXAMPLES = settings(
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-def test_what_the_description_says_holds(kept: Kept, mode: GenerationMode) -> None:
-    site = Site(kept.database, web={"writes_per_minute": 100_000}, hub={"endpoint": "http://127.0.0.1:9"})
+def test_what_the_description_says_holds(kept: Kept, upstream: LoopbackHub, mode: GenerationMode) -> None:
+    site = Site(kept.database, web={"writes_per_minute": 100_000}, hub={"endpoint": upstream.url})
     header = site.token(Scope.WRITE)
     described = schemathesis.openapi.from_asgi("/openapi.json", site.app)
     left_out = [check for check in CHECKS.get_all() if check.__name__ in _LEFT_OUT]

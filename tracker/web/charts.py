@@ -1,0 +1,87 @@
+"""Charts as inline SVG, made here, without a script: a step line over the revisions of a repo.
+
+Colours come from the stylesheet by class, so that light, dark and print differ; positions are attributes. Each
+chart has a title and a description in words, which is what a screen reader reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from advisories.text import visible
+
+WIDTH, HEIGHT = 720, 150
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 8, 12, 24
+MOST_POINTS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One line: (place, value) in order; None where nothing is known of it."""
+
+    name: str
+    points: Sequence[tuple[int, float | None]]
+    shown: Callable[[float], str]
+
+
+def thinned(values: Sequence[int], most: int = MOST_POINTS) -> list[int]:
+    """At most ``most`` of some sorted numbers, evenly taken, the first and the last among them."""
+    if len(values) <= most:
+        return list(values)
+    step = (len(values) - 1) / (most - 1)
+    return sorted({values[round(index * step)] for index in range(most)})
+
+
+def words(series: Series) -> str:
+    """What a line shows, as a sentence."""
+    known = [(place, value) for place, value in series.points if value is not None]
+    if not known:
+        return f"{series.name}: not known."
+    values = [value for _, value in known]
+    first, last = values[0], values[-1]
+    turns = sum(a != b for a, b in zip(values, values[1:], strict=False))
+    if not turns:
+        return f"{series.name}: {series.shown(first)} throughout."
+    return (
+        f"{series.name}: {series.shown(first)} at first, {series.shown(last)} now, between "
+        f"{series.shown(min(values))} and {series.shown(max(values))}, moved {turns} times."
+    )
+
+
+def steps(series: Series, *, last: int, identity: str) -> Markup:
+    """One line as a drawing; ``last`` is the newest place, ``identity`` a name for ids within the page."""
+    known = [(place, value) for place, value in series.points if value is not None]
+    told = words(series)
+    if not known:
+        return Markup('<p class="quiet">{}</p>').format(visible(told))
+    top = max(value for _, value in known) * 1.05 or 1.0
+    inner_w, inner_h = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+
+    def x(place: int) -> float:
+        return _LEFT + inner_w * (place / last if last else 0.5)
+
+    def y(value: float) -> float:
+        return _TOP + inner_h * (1 - value / top)
+
+    path = f"M{x(known[0][0]):.1f} {y(known[0][1]):.1f}"
+    for place, value in known[1:]:
+        path += f"H{x(place):.1f}V{y(value):.1f}"
+    path += f"H{x(last) if last else WIDTH - _RIGHT:.1f}"
+    grid = "".join(
+        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(top * share):.1f}" y2="{y(top * share):.1f}"/>'
+        f'<text class="tick" x="{_LEFT - 6}" y="{y(top * share) + 4:.1f}" text-anchor="end">'
+        f"{escape(series.shown(top * share))}</text>"
+        for share in (0.0, 0.5, 0.95)
+    )
+    end_x, end_y = x(last) if last else WIDTH - _RIGHT, y(known[-1][1])
+    return Markup(  # noqa: S704 - numbers, and texts that are escaped here
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
+        f'aria-labelledby="{identity}-t {identity}-d"><title id="{identity}-t">{escape(visible(series.name))}</title>'
+        f'<desc id="{identity}-d">{escape(visible(told))}</desc>{grid}'
+        f'<path class="line" d="{path}" fill="none"/><circle class="dot" cx="{end_x:.1f}" cy="{end_y:.1f}" r="3"/>'
+        f'<text class="tick" x="{_LEFT}" y="{HEIGHT - 6}">first</text>'
+        f'<text class="tick" x="{WIDTH - _RIGHT}" y="{HEIGHT - 6}" text-anchor="end">newest of {last + 1}</text></svg>'
+    )

@@ -1,0 +1,97 @@
+"""``/advisories/{id}``: an advisory as a page for browsers, as its OSV document for everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from advisories import publish
+from advisories.rules.registry import by_class
+from storage import advisories
+from storage.errors import NotFound
+from storage.model import Advisory, Json
+from tracker.web.access import Reader
+from tracker.web.context import Here
+from tracker.web.pages import figures
+from tracker.web.pages.compare import Prompt
+from tracker.web.pages.render import PageRoute, html, wants_html
+from tracker.web.pages.sides import prompt_sides
+
+_CHANGES = 40
+_VERSIONS = 60
+_PROMPTS = 4
+_DOCUMENT = 24_000  # characters of the document on the page
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Format = Annotated[Literal["html", "json"] | None, Query(alias="format")]
+
+
+@router.get("/advisories/{advisory_id}")
+def advisory(advisory_id: str, request: Request, web: Here, viewer: Reader, kind: Format = None) -> Response:
+    """One advisory."""
+    with web.database.snapshot() as tx:
+        found = advisories.get(tx, advisory_id) if advisory_id.isprintable() else None
+        if found is not None:
+            viewer.require(tx, found.repo)
+        document = None if found is None else publish.document_of(tx, found.id)
+        followers = [] if found is None else list(advisories.by_ids(tx, _others(found)))
+    if found is None or document is None:
+        raise NotFound(f"there is no advisory {advisory_id[:100]!r} here", help="see /api/v1/advisories")
+    text = publish.to_json(document)
+    if kind == "json" or (kind is None and not wants_html(request)):
+        return Response(text, media_type="application/json")
+    rule = by_class().get(found.cls)
+    versions = document["affected"][0].get("versions", [])
+    prompts = _prompts(found.context.get("probes"))
+    return html(
+        "advisory.html",
+        advisory=found,
+        repo=found.repo,
+        document=document,
+        about=document["database_specific"],
+        state=publish.state_of(document),
+        effect=rule.effect if rule else "",
+        versions=versions[-_VERSIONS:][::-1],
+        versions_total=len(versions),
+        changes=document["database_specific"]["changes"][:_CHANGES],
+        prompts=prompts,
+        moved=list(_moved(found.context.get("estimate"))),
+        cards=_cards(found.context.get("estimate")),
+        related=[item for item in followers if item.id != found.id],
+        text=text if len(text) <= _DOCUMENT else None,
+    )
+
+
+def _others(found: Advisory) -> Sequence[str]:
+    named = [*found.related, *([found.superseded_by] if found.superseded_by else [])]
+    return list(dict.fromkeys(named))[:20]
+
+
+def _prompts(probes: Json) -> list[Prompt]:
+    told = [probe for probe in probes if isinstance(probe, Mapping)] if isinstance(probes, list) else []
+    made = []
+    for probe in [item for item in told if item.get("outcome") == "different"][:_PROMPTS]:
+        sides = [_side(probe, key) for key in ("before", "after")]
+        before, after = prompt_sides(*sides)
+        made.append(Prompt(name=str(probe.get("probe")), before=before, after=after))
+    return made
+
+
+def _side(probe: Mapping[str, Json], key: str) -> str:
+    text = probe.get(key)
+    if isinstance(text, Mapping):  # cut when it was kept
+        return str(text.get("head", ""))
+    return str(text) if text is not None else f"(error: {probe.get(f'{key}_error')})"
+
+
+def _moved(delta: Json) -> list[figures.Moved]:
+    return figures.moved_of(delta) if isinstance(delta, Mapping) else []
+
+
+def _cards(delta: Json) -> tuple[Sequence[Any], Sequence[Any]]:
+    if not isinstance(delta, Mapping):
+        return (), ()
+    gained, lost = delta.get("cards_gained"), delta.get("cards_lost")
+    return (gained if isinstance(gained, list) else ()), (lost if isinstance(lost, list) else ())

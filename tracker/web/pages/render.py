@@ -1,0 +1,150 @@
+"""How a page is made: templates, what they may print, and what a browser is told when there is nothing.
+
+Whatever comes from a repo is printed by way of `finalize`: hidden characters are made visible, and autoescape
+does the rest. No page has a script or an inline style, which the Content-Security-Policy forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from advisories.text import one_line, visible
+from storage.errors import HubwatchError, NotFound, StorageError, UsageError
+from storage.model import canonical_json
+from tracker.web.pages import figures
+from tracker.web.problems import Refused
+
+LINE = 300  # characters of an upstream text on one line
+BLOCK = 4000  # characters of one shown in full
+
+
+def _finalize(value: Any) -> Any:
+    """Last gate of everything that is printed: nothing invisible, nothing that UTF-8 cannot hold."""
+    if value is None:
+        return ""
+    return visible(value, keep="\n\t") if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def short(value: object, limit: int = LINE) -> str:
+    """A text from upstream on one line."""
+    return one_line(str(value), limit)
+
+
+def block(value: object, limit: int = BLOCK) -> str:
+    """A text from upstream with its line breaks."""
+    text = str(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def value(data: object, limit: int = LINE) -> str:
+    """A JSON value in words: text as it is, everything else as JSON, on one line; absent is a dash."""
+    if data is None:
+        return "–"
+    if isinstance(data, dict) and data.get("capped"):
+        return f"{one_line(str(data.get('head', '')), limit)} ({figures.size(data.get('size'))} in all)"
+    return one_line(data if isinstance(data, str) else canonical_json(data), limit) or '""'
+
+
+def when(moment: datetime | str | None) -> str:
+    """A time in UTC to the minute."""
+    if moment is None:
+        return "never"
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("tracker.web"),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "line": short,
+        "block": block,
+        "value": value,
+        "when": when,
+        "count": figures.count,
+        "size": figures.size,
+        "gb": figures.gigabytes,
+    }
+    return made
+
+
+TEMPLATES = _environment()
+
+
+def html(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page from a template."""
+    return HTMLResponse(TEMPLATES.get_template(template).render(**values), status_code=status)
+
+
+def wants_html(request: Request) -> bool:
+    """Whether the asker is somebody who looks at pages: names HTML among what it accepts."""
+    return "text/html" in request.headers.get("accept", "").lower()
+
+
+class PageRoute(APIRoute):
+    """A route whose refusals are pages for browsers; everybody else gets the usual problem."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the handler."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                answer = await handler(request)
+            except (HubwatchError, RequestValidationError) as error:
+                if not wants_html(request):
+                    raise
+                answer = refusal(error)
+            answer.headers.add_vary_header("Accept")
+            return answer
+
+        return handle
+
+
+def refusal(error: HubwatchError | RequestValidationError) -> HTMLResponse:
+    """A refusal as a page."""
+    if isinstance(error, RequestValidationError):
+        status, told, advice = 422, "the address or what was sent is not valid", ""
+        found = error.errors()
+        if found:
+            told = f"{'.'.join(str(part) for part in found[0]['loc'])[:200]}: {found[0]['msg']}"
+        headers: dict[str, str] = {}
+    else:
+        told, advice = error.message, error.help
+        status, headers = _status(error)
+        if isinstance(error, StorageError) and not isinstance(error, NotFound | UsageError):
+            # where the database is and what its driver says is not for whoever asks
+            told, advice = "the database cannot be used now", "try again; the log says more"
+    page = html("error.html", status=status, told=told, advice=advice)
+    page.headers.update(headers)
+    return page
+
+
+def _status(error: HubwatchError) -> tuple[int, dict[str, str]]:
+    match error:
+        case Refused():
+            return error.status, dict(error.headers)
+        case NotFound():
+            return 404, {}
+        case UsageError():
+            return 400, {}
+        case StorageError():
+            return 503, {}
+        case _:
+            return 502, {}
