@@ -33,3 +33,9 @@ def put(tx: Transaction, scope: str, end: datetime, *, reason: str = "") -> None
 def clear(tx: Transaction, scope: str) -> None:
     """End a pause now."""
     tx.execute(delete(pauses).where(pauses.c.scope == scope))
+
+
+def standing(tx: Transaction, now: datetime) -> list[tuple[str, datetime, str]]:
+    """The pauses that have not passed, as (scope, until, reason), by scope."""
+    rows = tx.execute(select(pauses).where(pauses.c.until > now).order_by(pauses.c.scope))
+    return [(row.scope, row.until, row.reason) for row in rows]

@@ -20,7 +20,7 @@ from tracker.web.app import create_app
 
 Row = tuple[str, str, str, bool]
 MILLISECONDS = 50
-ROUNDS = 40
+ROUNDS = 200
 _CHOICE = random.Random(7)  # noqa: S311 - which pages are asked for
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +11,8 @@ from rich.table import Table
 
 from storage.model import Json
 from tracker.cli.context import printable
+from tracker.estimate.cards import catalogue
+from tracker.estimate.interface import EstimateOptions
 
 _STYLE = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "cyan", "info": "dim"}
 
@@ -55,8 +57,11 @@ def _print_prompt(out: Console, first: dict[str, Json], indent: str) -> None:
             out.print(f"{indent}  {mark} {escape(printable(line, 400))}", style=style, soft_wrap=True)
 
 
-def print_estimate(out: Console, estimate: dict[str, Json] | None) -> None:
-    """The figures of one estimate: parameters, checkpoint, memory, cards, remarks."""
+def print_estimate(out: Console, estimate: dict[str, Json] | None, options: EstimateOptions | None = None) -> None:
+    """The figures of one estimate: parameters, checkpoint, memory, cost, cards, remarks.
+
+    ``options`` are those that were asked for: a method or a card of them is shown alone.
+    """
     if estimate is None:
         out.print("no config.json: nothing to estimate")
         return
@@ -65,18 +70,45 @@ def print_estimate(out: Console, estimate: dict[str, Json] | None) -> None:
     if estimate.get("reason"):
         out.print(f"  {escape(printable(estimate['reason'], 300))}", style="dim")
     _print_counts(out, estimate)
-    _print_memory(out, estimate)
-    if estimate.get("cards"):
-        table = Table("card", "full fine-tune", "LoRA", "serving", box=None, pad_edge=False, title="largest batch")
-        for card in estimate["cards"]:
-            table.add_row(
-                card["name"],
-                *(count_text(card.get(key)) for key in ("full_finetune_batch", "lora_batch", "serve_batch")),
-            )
-        out.print(table)
+    options = options or EstimateOptions()
+    _print_memory(out, estimate, options)
+    _print_cost(out, estimate)
+    _print_cards(out, estimate, options)
     for remark in estimate.get("findings") or ():
         fix = f"; {remark['fix']}" if remark.get("fix") else ""
         out.print(f"  {remark['level']}: {escape(printable(remark['message'] + fix, 300))}")
+
+
+def methods_shown(options: EstimateOptions) -> Sequence[tuple[str, str]]:
+    """The ways of training that were asked for: key and label."""
+    return [pair for name, pair in _METHODS.items() if options.method in (None, name)]
+
+
+def cards_shown(estimate: Mapping[str, Json], options: EstimateOptions) -> list[Mapping[str, Json]]:
+    """The rows of the card table that were asked for."""
+    rows: list[Mapping[str, Json]] = list(estimate.get("cards") or ())
+    wanted = catalogue().row_for(options.card) if options.card else None
+    return [row for row in rows if wanted in (None, row["name"])]
+
+
+def _print_cards(out: Console, estimate: dict[str, Json], options: EstimateOptions) -> None:
+    rows = cards_shown(estimate, options)
+    if not rows:
+        return
+    uses = [use for use in (*methods_shown(options), ("serve", "serving")) if f"{use[0]}_batch" in rows[0]]
+    table = Table("card", *(label for _, label in uses), box=None, pad_edge=False, title="largest batch")
+    for row in rows:
+        table.add_row(row["name"], *(count_text(row[f"{key}_batch"]) for key, _ in uses))
+    out.print(table)
+
+
+def _print_cost(out: Console, estimate: dict[str, Json]) -> None:
+    if estimate.get("layers") is not None:
+        forward = "will forward-pass" if estimate.get("forward_pass") else "will not forward-pass"
+        out.print(f"  layers        {count_text(estimate['layers'])}, {forward}")
+    cost = estimate.get("cost")
+    if cost:
+        out.print(f"  cost          {cost['usd']:,.2f} $ on {cost['card']}, {cost['hours']:,.1f} h")
 
 
 def _print_counts(out: Console, estimate: dict[str, Json]) -> None:
@@ -95,17 +127,15 @@ def _print_counts(out: Console, estimate: dict[str, Json]) -> None:
         out.print(f"  checkpoint    {count_text(checkpoint['total'])} by {checkpoint.get('source')}{told}{why}")
 
 
-_MEMORY = (
-    ("weights", "weights_bytes"),
-    ("full fine-tune", "full_finetune_bytes"),
-    ("LoRA r=16", "lora_bytes"),
-    ("KV cache", "kv_cache_bytes"),
-    ("activations", "activation_bytes"),
-)
+_METHODS = {"full": ("full_finetune", "full fine-tune"), "lora": ("lora", "LoRA"), "qlora": ("qlora", "QLoRA")}
 
 
-def _print_memory(out: Console, estimate: dict[str, Json]) -> None:
-    memory = estimate.get("memory") or {}
-    for label, key in _MEMORY:
+def _print_memory(out: Console, estimate: dict[str, Json], options: EstimateOptions) -> None:
+    memory, light = estimate.get("memory") or {}, estimate.get("gradient_checkpointing") or {}
+    rows = [("weights", "weights_bytes"), ("KV cache", "kv_cache_bytes"), ("activations", "activation_bytes")]
+    rows[1:1] = [(label, f"{key}_bytes") for key, label in methods_shown(options)]
+    for label, key in rows:
         if memory.get(key) is not None:
-            out.print(f"  {label:<13} {bytes_text(memory[key])}")
+            less = light.get(key)
+            told = f" ({bytes_text(less)} with gradient checkpointing)" if less and less != memory[key] else ""
+            out.print(f"  {label:<14} {bytes_text(memory[key])}{told}")

@@ -238,6 +238,7 @@ def _body(
                 "serve": lambda budget: max(0, int((budget - 2 * count) // cache)),
             },
             headroom=HEADROOM,
+            asked=options.card,
         ),
         "cost": training_cost(multiply_adds(s, train), count, catalogue().price(options.card)),
         "structure": structure(s),

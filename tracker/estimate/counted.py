@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from storage.model import Estimate, EstimateStatus, Json
+from tracker.estimate.cards import HEADROOM, HEADROOM_REASON
 from tracker.estimate.checkpoint import compare
 from tracker.estimate.interface import Checkpoint, EstimateOptions
 from tracker.estimate.memory import weight_bytes
-from tracker.estimate.plans import HEADROOM, HEADROOM_REASON, serving_bytes
+from tracker.estimate.plans import serving_bytes
 from tracker.estimate.verify import Finding, config_findings
 
 LEAST_TRAINING = 20  # bytes a parameter: fp32 weights, gradients, both moments, and the copy of a foreach step

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from storage.model import Estimate, EstimateStatus, Json
 from tracker.estimate.activations import fitted
 from tracker.estimate.adapters import linear_parameters, peft_parameters
-from tracker.estimate.cards import batches, catalogue, smallest
+from tracker.estimate.cards import HEADROOM, HEADROOM_REASON, batches, catalogue, smallest
 from tracker.estimate.checkpoint import compare
 from tracker.estimate.cost import training_cost
 from tracker.estimate.interface import Checkpoint, EstimateOptions
@@ -23,8 +23,6 @@ from tracker.estimate.memory import (
 )
 from tracker.estimate.model import Model
 from tracker.estimate.plans import (
-    HEADROOM,
-    HEADROOM_REASON,
     serving_bytes,
     training_figures,
     uncertainty,
@@ -183,6 +181,7 @@ def describe(
     cards = batches(
         {**training.largest, "serve": lambda budget: max(0, int((budget - weights) // each)) if each else 0},
         headroom=HEADROOM,
+        asked=options.card,
         split={**training.split, "serve": lambda budget: max(0, int((budget - weights / 2) // (each / 2 or 1)))},
     )
     body: dict[str, Json] = {

@@ -12,7 +12,7 @@ from typing import Final
 from storage.model import Json
 from tracker.estimate.activations import adapter_bytes, in_layers, kept
 from tracker.estimate.adapters import RANK, linear_parameters, peft_parameters, targeted
-from tracker.estimate.cards import Largest
+from tracker.estimate.cards import HEADROOM, Largest
 from tracker.estimate.interface import Checkpoint
 from tracker.estimate.memory import Step, passes_in, training, weight_bytes
 from tracker.estimate.model import Model
@@ -20,12 +20,6 @@ from tracker.estimate.recipe import Recipe
 from tracker.estimate.structure import Totals
 from tracker.snapshot.weights import DTYPE_BITS
 
-HEADROOM: Final = 1.08
-HEADROOM_REASON: Final = (
-    "1.08: peaks measured on an L40S stood up to 8 % above the simulated allocation (0.93 of the measured value "
-    "for full fine-tuning, 0.985 to 0.999 for LoRA); the CUDA context of half a gigabyte is in what a card holds "
-    "over its name (a 24 GB card has 24 GiB)"
-)
 SERVED: Final = ("bf16", "fp8", "int8", "int4")
 USES: Final = {"full_finetune": "full", "lora": "lora", "qlora": "qlora"}
 ADAPTER_SIZE: Final = 4  # bytes of an adapter's scalar in the activation formulas

@@ -5,37 +5,34 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, HTTPException, Response
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse, PlainTextResponse
-from jinja2 import Environment, PackageLoader, select_autoescape
+from fastapi.responses import PlainTextResponse
 from starlette.middleware.gzip import GZipMiddleware
 
-from advisories import publish
 from advisories.query import Source, StoredSource
-from storage import advisories, schema, watches
+from storage import schema
 from storage.database import Database, Transaction
-from tracker.estimate.exact import ESTIMATOR
+from tracker.estimating import exact_estimator
 from tracker.examine import Examiner
 from tracker.hub.client import HubClient
 from tracker.loader import Loader
+from tracker.probe.meta import MetaCounter
 from tracker.probe.render import Prober
 from tracker.settings import Settings
 from tracker.snapshot.build import Parser
-from tracker.web import feeds, osv_api, problems, rest, rest_watches
-from tracker.web.access import BEARER, Reader
+from tracker.web import feeds, osv_api, pages, problems, rest, rest_watches
+from tracker.web.access import BEARER
 from tracker.web.bulk import Bulk
 from tracker.web.compare import Comparer
 from tracker.web.context import Here, SourceOf, Web
 from tracker.web.edge import Conditional, Guard
 from tracker.web.limits import Limiter
 
-ROUTERS = (rest.router, rest_watches.router, osv_api.router, feeds.router)
+ROUTERS = (rest.router, rest_watches.router, osv_api.router, feeds.router, pages.router)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "testserver")
-_STATIC = Path(__file__).parent / "static"
 _ABOUT = (
     "What changed in the model repos that are followed here, and the advisories about it. Reading is open or "
     "needs a token, writing one of scope `write` (`hubwatch token create`). Lists are paged by `cursor`; every "
@@ -70,7 +67,7 @@ def create_app(
         settings=settings,
         database=database,
         loader=loader,
-        comparer=Comparer(database, loader, examiner or Examiner(Prober(), ESTIMATOR)),
+        comparer=Comparer(database, loader, examiner or _examiner(settings)),
         bulk=Bulk(settings, database),
         source=source or _stored,
         limiter=Limiter(settings.web.writes_per_minute),
@@ -79,7 +76,7 @@ def create_app(
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
-    _pages(app)
+    _probes(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     # the last one added sees a request first
     app.add_middleware(Conditional)
@@ -97,9 +94,11 @@ def _upstream(settings: Settings) -> HubClient:
     return HubClient(settings.hub.endpoint, token, deadline_s=settings.hub.deadline_seconds)
 
 
-def _pages(app: FastAPI) -> None:
-    pages = Environment(loader=PackageLoader("tracker.web"), autoescape=select_autoescape(default=True))
+def _examiner(settings: Settings) -> Examiner:
+    return Examiner(Prober(), exact_estimator(settings.estimate.transformers, MetaCounter()))
 
+
+def _probes(app: FastAPI) -> None:
     @app.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
     def healthz() -> str:
         """Alive: the process answers."""
@@ -110,31 +109,6 @@ def _pages(app: FastAPI) -> None:
         """Ready: the database answers and has our schema."""
         schema.require_current(web.database)
         return "ok\n"
-
-    @app.get("/advisories/{advisory_id}", include_in_schema=False)
-    def advisory(advisory_id: str, web: Here, viewer: Reader) -> Response:
-        """One advisory's OSV document."""
-        with web.database.snapshot() as tx:
-            found = advisories.get(tx, advisory_id) if advisory_id.isprintable() else None
-            if found is not None:
-                viewer.require(tx, found.repo)
-            document = None if found is None else publish.document_of(tx, found.id)
-        if document is None:
-            raise HTTPException(404)
-        return Response(publish.to_json(document), media_type="application/json")
-
-    @app.get("/style.css", include_in_schema=False)
-    def style() -> Response:
-        """The one stylesheet."""
-        return Response((_STATIC / "style.css").read_bytes(), media_type="text/css")
-
-    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def home(web: Here, viewer: Reader) -> str:
-        """What is watched, and the newest advisories above `info`."""
-        with web.database.snapshot() as tx:
-            watched = watches.list_all(tx, public_only=viewer.public_only)
-            newest = publish.newest(tx, limit=30, public_only=viewer.public_only)
-        return pages.get_template("home.html").render(watched=watched, newest=newest)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""``/health``: how the installation stands, for people; and ``/estimators``: how figures are made."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections import Counter
+
+from fastapi import APIRouter, Response
+
+from storage import catalog, deliveries, outbox, pauses, schema, watches
+from tracker.estimate import classic, exact
+from tracker.estimate.cards import HEADROOM, HEADROOM_REASON, catalogue
+from tracker.estimate.plans import uncertainty
+from tracker.web.access import Reader
+from tracker.web.context import Here
+from tracker.web.pages.render import PageRoute, html
+
+_OUTBOX = 1000
+# What an estimator says of every model alike (headroom, how sure it is) stands in each estimate.
+_EXAMPLE = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 256,
+    "max_position_embeddings": 2048,
+}
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/health")
+def health(web: Here, viewer: Reader) -> Response:
+    """Queue, pauses the Hub asked for, errors, versions."""
+    now = web.clock()
+    hidden = viewer.public_only
+    schema_version = schema.current(web.database)
+    with web.database.snapshot() as tx:
+        watched = watches.list_all(tx, public_only=hidden)
+        owners = watches.owners(tx)
+        known = catalog.repos_page(tx, watched=True, public_only=hidden)
+        waiting = len(outbox.numbered(tx, _OUTBOX))
+        counts: Counter[str] = Counter()
+        for states in deliveries.counts(tx).values():
+            counts.update(states)
+        standing = pauses.standing(tx, now)
+    due = [item for item in watched if not item.paused and (item.next_check_at or item.created_at) <= now]
+    failing = sorted((item for item in watched if item.errors), key=lambda item: -item.errors)
+    versions = [
+        ("hubwatch", importlib.metadata.version("hubwatch")),
+        ("Python", platform.python_version()),
+        ("Schema", schema_version or "none"),
+        ("Estimator exact", exact.ESTIMATOR.version),
+        ("Estimator classic", classic.VERSION),
+        *((name, importlib.metadata.version(name)) for name in ("huggingface_hub", "tokenizers", "SQLAlchemy")),
+    ]
+    return html(
+        "health.html",
+        now=now,
+        watched=len(watched),
+        paused=sum(item.paused for item in watched),
+        owners=len(owners),
+        due=len(due),
+        overdue=max((now - (item.next_check_at or item.created_at) for item in due), default=None),
+        failing=failing[:50],
+        revisions=sum(item.revisions for item in known),
+        open=sum(item.open_advisories for item in known),
+        waiting=f"{waiting} or more" if waiting == _OUTBOX else str(waiting),
+        counts=counts,
+        pauses=standing,
+        versions=versions,
+    )
+
+
+@router.get("/estimators")
+def estimators(viewer: Reader) -> Response:
+    """How figures come about, on which cards, and what is known of how right they are."""
+    return html(
+        "estimators.html",
+        cards=catalogue(),
+        exact=exact.ESTIMATOR.estimate(_EXAMPLE),
+        classic=classic.ESTIMATOR.estimate(_EXAMPLE),
+    )
