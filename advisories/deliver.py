@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -25,10 +25,11 @@ from advisories.notify.compose import compose, message_id, test_body
 from advisories.notify.interface import CHAT_SCHEMES, Answer, Message, Target
 from advisories.notify.plan import plan, ready, wants
 from advisories.notify.registry import notifier_of
+from advisories.policy import Policy
 from storage import advisories, deliveries, outbox, subscriptions
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import HubwatchError, StorageError, UsageError
-from storage.model import Attempt, Delivery, DeliveryState, Subscription
+from storage.model import Attempt, Delivery, DeliveryState, Notice, Subscription
 
 RETRIES = (
     timedelta(seconds=5),
@@ -61,6 +62,7 @@ class Deliverer:
     clock: Callable[[], datetime]
     schemes: frozenset[str] = frozenset(CHAT_SCHEMES)
     threads: int = 16
+    policy: Policy = field(default_factory=Policy)
     _pool: ThreadPoolExecutor = field(init=False, repr=False)
     _busy: dict[str, Future[None]] = field(init=False, repr=False, default_factory=dict)
     _guard: threading.Lock = field(init=False, repr=False, default_factory=threading.Lock)
@@ -108,11 +110,29 @@ class Deliverer:
                     return total
             with self.database.transaction() as tx:
                 found = outbox.numbered(tx, _BATCH, lock=True)
+                told = self._as_house(tx, found)
                 for subscription in subscriptions.list_all(tx):
-                    deliveries.queue(tx, subscription.id, [n for n in found if wants(subscription, n.item)])
+                    deliveries.queue(tx, subscription.id, [n for n in told if wants(subscription, n.item)])
                 outbox.mark_done(tx, [notice.item.key for notice in found], now=self.clock())
             total += len(found)
         return total
+
+    def _as_house(self, tx: Transaction, found: Sequence[Notice]) -> list[Notice]:
+        """The items as the house's policy has them: without the silenced, with its own severities."""
+        if not self.policy.rules:
+            return list(found)
+        told = []
+        for notice in found:
+            name = notice.item.payload.get("advisory")
+            advisory = advisories.get(tx, str(name)) if name else None
+            if advisory is None:
+                told.append(notice)
+                continue
+            seen = self.policy.apply(advisory, self.clock())
+            if seen is not None:
+                payload = {**notice.item.payload, "severity": seen.severity.label}
+                told.append(replace(notice, item=replace(notice.item, payload=payload)))
+        return told
 
     def assemble(self) -> int:
         """Make every message that is due; returns how many. What fails for one subscription is its own matter."""

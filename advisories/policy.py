@@ -25,6 +25,26 @@ class Action(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a rule looks at, of an advisory or of its document: ``owner/name``, class, paths, severity."""
+
+    repo: str
+    cls: str
+    severity: Severity
+    paths: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, advisory: Advisory) -> Subject:
+        """An advisory as a subject."""
+        return cls(
+            repo=advisory.repo.id,
+            cls=advisory.cls,
+            severity=advisory.severity,
+            paths=frozenset(_paths(advisory)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRule:
     """One rule.
 
@@ -59,13 +79,13 @@ class PolicyRule:
         if self.action is Action.SILENCE and self.to is not None:
             raise UsageError("a policy rule that silences has a severity", help="leave out `to`, or lower instead")
 
-    def applies(self, advisory: Advisory, at: datetime) -> bool:
-        """Whether the rule speaks of an advisory at a time."""
+    def applies(self, subject: Subject, at: datetime) -> bool:
+        """Whether the rule speaks of a subject at a time."""
         return (
             at < self.ends
-            and fnmatchcase(advisory.repo.id.lower(), self.repo.lower())
-            and fnmatchcase(advisory.cls, self.cls)
-            and self._paths_fit(advisory)
+            and fnmatchcase(subject.repo.lower(), self.repo.lower())
+            and fnmatchcase(subject.cls, self.cls)
+            and self._paths_fit(subject)
         )
 
     @property
@@ -83,10 +103,10 @@ class PolicyRule:
             case _:
                 return severity
 
-    def _paths_fit(self, advisory: Advisory) -> bool:
+    def _paths_fit(self, subject: Subject) -> bool:
         if self.path is None:
             return True
-        fits = [fnmatchcase(path, self.path) for path in set(_paths(advisory))]
+        fits = [fnmatchcase(path, self.path) for path in subject.paths]
         return any(fits) if self.action is Action.RAISE else bool(fits) and all(fits)
 
 
@@ -118,19 +138,24 @@ class Policy:
 
     def decide(self, advisory: Advisory, at: datetime) -> Decision:
         """As `apply`, with the rule that decided."""
-        fitting = [rule for rule in self.rules if rule.applies(advisory, at)]
-        silent = next((rule for rule in fitting if rule.action is Action.SILENCE), None)
-        if silent is not None:
-            return Decision(advisory=None, rule=silent)
-        if not fitting:
-            return Decision(advisory=advisory)
-        rule = fitting[0]
-        severity = rule.severity(advisory.severity)
-        if severity is advisory.severity:
+        severity, rule = self.judge(Subject.of(advisory), at)
+        if severity is None:
+            return Decision(advisory=None, rule=rule)
+        if rule is None or severity is advisory.severity:
             return Decision(advisory=advisory, rule=rule)
         done = "raised" if severity > advisory.severity else "lowered"
         why = f"{advisory.reason}; {done} from {advisory.severity.label} by policy of {rule.owner}: {rule.reason}"
         return Decision(advisory=replace(advisory, severity=severity, reason=why), rule=rule)
+
+    def judge(self, subject: Subject, at: datetime) -> tuple[Severity | None, PolicyRule | None]:
+        """The severity a house gives a subject (None: silenced), and the rule that decided, if any did."""
+        fitting = [rule for rule in self.rules if rule.applies(subject, at)] if self.rules else []
+        silent = next((rule for rule in fitting if rule.action is Action.SILENCE), None)
+        if silent is not None:
+            return None, silent
+        if not fitting:
+            return subject.severity, None
+        return fitting[0].severity(subject.severity), fitting[0]
 
     def expired(self, at: datetime) -> tuple[PolicyRule, ...]:
         """The rules that no longer apply, for whoever keeps the list short."""

@@ -143,7 +143,11 @@ def running(services: Services, roles: tuple[str, ...] = ROLES) -> Iterator[str]
     settings = services.settings
     dispatcher = ThreadDispatcher(services.worker.check, threads=settings.poll.threads)
     deliverer = Deliverer(
-        services.database, clock, schemes=frozenset(settings.notify.schemes), threads=settings.notify.threads
+        services.database,
+        clock,
+        schemes=frozenset(settings.notify.schemes),
+        threads=settings.notify.threads,
+        policy=settings.house_policy,
     )
     scheduler = Scheduler(
         services.database, dispatcher, lambda: services.owners.look(only_due=True), clock, deliver=deliverer.tick

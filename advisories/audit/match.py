@@ -3,38 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from advisories.audit.model import Audit, Gap, Holding, Knowledge, Notice, Reading, Reference, is_sha
+from advisories.policy import Policy, Subject
 from storage.errors import UsageError
 from storage.model import Severity
 
+NO_POLICY = Policy()
 _SHORTEST = 7  # characters that may stand for a sha
 _DEFAULT = frozenset({"main", "HEAD"})
 
 
-def audit(reading: Reading, known: Mapping[str, Knowledge], base: str | None = None) -> Audit:
+def audit(
+    reading: Reading,
+    known: Mapping[str, Knowledge],
+    base: str | None = None,
+    *,
+    policy: Policy = NO_POLICY,
+    at: datetime | None = None,
+) -> Audit:
     """Hold every reference against what is known of its repo.
 
     Args:
         reading: The references, and what could not be read.
         known: By repo as referenced; a repo that is not there is not watched.
         base: The folder that files are relative to.
+        policy: What the house silences, raises or lowers.
+        at: When, for rules that end; now by default.
 
     """
+    now = at or datetime.now(UTC)
     holdings: list[Holding] = []
     gaps = list(reading.gaps)
     for reference in reading.references:
         knowledge = known.get(reference.repo)
         holding, gap = (
-            hold(reference, knowledge) if knowledge else (Holding(reference=reference), _not_watched(reference))
+            hold(reference, knowledge, policy=policy, at=now)
+            if knowledge
+            else (Holding(reference=reference), _not_watched(reference))
         )
         holdings.append(holding)
         gaps += [gap] if gap else []
     return Audit(holdings=tuple(holdings), gaps=tuple(gaps), base=base)
 
 
-def hold(reference: Reference, known: Knowledge) -> tuple[Holding, Gap | None]:
+def hold(
+    reference: Reference, known: Knowledge, *, policy: Policy = NO_POLICY, at: datetime | None = None
+) -> tuple[Holding, Gap | None]:
     """What one reference holds, and what could not be said of it.
 
     A floating reference is held against the newest read head, so its advisories are the open ones; a pinned
@@ -44,7 +62,11 @@ def hold(reference: Reference, known: Knowledge) -> tuple[Holding, Gap | None]:
     floating = sha is None and (
         reference.revision is None or reference.revision in _DEFAULT or reference.revision == known.ref
     )
-    notices = [_notice(document) for document in known.documents if counts(document)]
+    now = at or datetime.now(UTC)
+    judged = [
+        _judged(_notice(document), known.repo, policy, now) for document in known.documents if counts(document)
+    ]
+    notices = [notice for notice in judged if notice is not None]
     at_head = [notice for notice in notices if is_open(notice.document)]
     if floating:
         other = reference.revision in _DEFAULT and known.ref not in _DEFAULT
@@ -187,6 +209,15 @@ def _notice(document: Mapping[str, Any]) -> Notice:
         summary=str(document.get("summary") or "")[:500],
         document=document,
     )
+
+
+def _judged(notice: Notice, repo: str, policy: Policy, at: datetime) -> Notice | None:
+    """A notice as the house sees it; None when it is silenced."""
+    named = (block.get("database_specific") for block in notice.document.get("affected") or ())
+    paths = {str(path) for block in named if isinstance(block, Mapping) for path in block.get("paths") or ()}
+    subject = Subject(repo=repo, cls=notice.cls, severity=notice.severity, paths=frozenset(paths))
+    severity, _ = policy.judge(subject, at)
+    return None if severity is None else replace(notice, severity=severity)
 
 
 def _gravest_first(found: Iterable[Notice]) -> tuple[Notice, ...]:

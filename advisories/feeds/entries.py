@@ -5,17 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from urllib.parse import urlsplit
 
 from advisories.osv import status, summary
+from advisories.policy import Policy
 from advisories.rules.registry import rule_of
 from advisories.text import one_line, xml_text
 from storage import advisories
 from storage.database import Transaction
 from storage.model import Advisory, RepoRef, Severity, Span
 
+NO_POLICY = Policy()
 _CHANGES = 20  # changes listed in an entry
 _STATES = {"closed": "no longer so on the newest revision", "ended": "ended", "withdrawn": "withdrawn"}
 
@@ -74,12 +76,16 @@ def page_of(
     public_only: bool = False,
     before: int | None = None,
     limit: int = 50,
+    policy: Policy = NO_POLICY,
+    at: datetime | None = None,
 ) -> Page:
     """A page of a feed, the latest to open or close first: of a repo, of an owner's repos, or of all.
 
     An advisory has one entry, at the last thing that happened to it. ``before`` is the ``older`` of the page
-    before this one: what happens in between moves nothing on the pages behind it.
+    before this one: what happens in between moves nothing on the pages behind it. ``policy`` is what the
+    house silences, raises or lowers; a page may then hold less than ``limit``.
     """
+    now = at or datetime.now(UTC)
     found = advisories.recent_events(
         tx,
         repo=repo,
@@ -92,9 +98,12 @@ def page_of(
         limit=limit + 1,
     )
     shown = found[:limit]
-    by_id = {made.id: made for made in advisories.by_ids(tx, [item.event.advisory_id for item in shown])}
+    made = advisories.by_ids(tx, [item.event.advisory_id for item in shown])
+    by_id = {item.id: seen for item in made if (seen := policy.apply(item, now)) is not None}
     return Page(
-        entries=tuple(entry(by_id[item.event.advisory_id], item.at) for item in shown),
+        entries=tuple(
+            entry(by_id[item.event.advisory_id], item.at) for item in shown if item.event.advisory_id in by_id
+        ),
         older=shown[-1].number if len(found) > limit else None,
     )
 

@@ -81,6 +81,7 @@ class Run:
 
     row: Row
     config: Mapping[str, Any]
+    precision: str | None = None  # in place of what is read from row and source
 
     @cached_property
     def method(self) -> str:
@@ -92,7 +93,7 @@ class Run:
         return EstimateOptions(
             seq=self.row["seq"],
             batch=self.row["batch"],
-            precision=precision_of(self.row),
+            precision=self.precision or precision_of(self.row),
             method=self.method,
             optimizer=optimizer_of(self.row),
             gradient_checkpointing=bool(self.row["grad_ckpt"]),

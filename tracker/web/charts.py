@@ -47,7 +47,7 @@ def words(series: Series) -> str:
         return f"{series.name}: {series.shown(first)} throughout."
     return (
         f"{series.name}: {series.shown(first)} at first, {series.shown(last)} now, between "
-        f"{series.shown(min(values))} and {series.shown(max(values))}, moved {turns} times."
+        f"{series.shown(min(values))} and {series.shown(max(values))}, moved {'once' if turns == 1 else f'{turns} times'}."
     )
 
 

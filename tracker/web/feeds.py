@@ -121,6 +121,7 @@ class _Feed:
                 public_only=self._viewer.public_only,
                 before=self._before[0] if self._before else None,
                 limit=PAGE,
+                policy=self._web.settings.house_policy,
                 **self._filters,
             )
         links = Links(

@@ -15,7 +15,7 @@ from tests.tracker.web.conftest import NOW, Site
 from tracker.demo.hub import LoopbackHub
 from tracker.web.limits import Limiter
 
-OPEN_ALWAYS = {"/healthz", "/readyz", "/style.css"}
+OPEN_ALWAYS = {"/healthz", "/readyz", "/style.css", "/icon.svg"}
 PARTS = {
     "owner": "acme",
     "name": "tiny-llm",
@@ -23,6 +23,7 @@ PARTS = {
     "kind": "atom",
     "advisory_id": "x",
     "vuln_id": "x",
+    "pair": "main...main",
 }
 
 
@@ -60,7 +61,7 @@ def _routes(site: Site) -> list[tuple[str, str]]:
     def walk(routes: Any, prefix: str = "") -> None:
         for route in routes:
             if isinstance(route, APIRoute):
-                path = (prefix + route.path).format(**PARTS)
+                path = (prefix + route.path.replace(":path}", "}")).format(**PARTS)
                 found.extend((method, path) for method in route.methods)
             elif hasattr(route, "original_router"):
                 walk(route.original_router.routes, prefix)
