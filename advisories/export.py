@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from advisories.osv import ECOSYSTEM, SCHEMA_VERSION
+from advisories.osv import ECOSYSTEM, SCHEMA_VERSION, timestamp
 from advisories.publish import documents_of, to_json
 from storage import advisories
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import UsageError
 
 ARCHIVE = "all.zip"
@@ -88,7 +88,7 @@ def _export(database: Database, folder: Path, public_only: bool, archives: bool)
         stale = wanted - known.keys() | wanted - held
         if known:
             newest = datetime.fromisoformat(next(iter(known.values())))
-            stale |= advisories.modified_since(tx, newest - _OVERLAP) & wanted
+            stale |= _changed(tx, newest, known) & wanted
         modified = {name: known[name] for name in wanted - stale}
         for made in documents_of(tx, advisories.by_ids(tx, sorted(stale))):
             modified[made["id"]] = made["modified"]
@@ -101,6 +101,13 @@ def _export(database: Database, folder: Path, public_only: bool, archives: bool)
     written += _put(folder / INDEX, index(modified, f"{ECOSYSTEM}/"))
     written += _put(folder / ECOSYSTEMS, f"{ECOSYSTEM}\n".encode("ascii"))
     return ExportReport(total=len(modified), written=written, removed=_prune(inner, held - modified.keys()))
+
+
+def _changed(tx: Transaction, newest: datetime, known: Mapping[str, str]) -> set[str]:
+    """What is not any more as an index has it, whose newest document was modified then."""
+    stamps = advisories.stamps(tx, sorted(advisories.modified_since(tx, newest - _OVERLAP)))
+    moved = {name for name, modified in stamps.items() if timestamp(modified) != known.get(name)}
+    return moved | advisories.rewritten(tx)
 
 
 def _archive(folder: Path, names: Iterable[str], listed: bytes, *, changed: bool) -> int:

@@ -282,14 +282,17 @@ def by_ids(tx: Transaction, wanted: Iterable[str]) -> Iterator[Advisory]:
 def modified_since(tx: Transaction, when: datetime) -> set[str]:
     """The ids of advisories whose document may have changed after a time.
 
-    Those count too that did not change themselves but are open at a revision observed since, and all of
-    repos whose history was rewritten, because their lists of versions can become shorter.
+    Those count too that did not change themselves but are open at a revision observed since.
     """
     changed = select(advisories.c.id).where(advisories.c.modified > when)
     longer = select(spans.c.advisory_id).join(revisions, _inside_span()).where(revisions.c.observed_at > when)
-    rewritten = select(revisions.c.repo_id).where(revisions.c.fork.is_not(None)).distinct()
-    shorter = select(advisories.c.id).where(advisories.c.repo_id.in_(rewritten))
-    return {name for query in (changed, longer, shorter) for name in tx.scalars(query)}
+    return {name for query in (changed, longer) for name in tx.scalars(query)}
+
+
+def rewritten(tx: Transaction) -> set[str]:
+    """The ids of the advisories of repos whose history was rewritten: their versions can become fewer."""
+    fallen = select(revisions.c.repo_id).where(revisions.c.fork.is_not(None)).distinct()
+    return set(tx.scalars(select(advisories.c.id).where(advisories.c.repo_id.in_(fallen))))
 
 
 def fingerprint(tx: Transaction) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import or_, select
 
@@ -25,7 +24,6 @@ class Milestone:
 
     sha: str
     position: int
-    committed_at: datetime
     weight_bytes: int
 
 
@@ -45,7 +43,6 @@ def milestones(tx: Transaction, repo: RepoRef) -> list[Milestone]:
     chain = current(repo_id, followed_ref(tx, repo_id)).with_only_columns(
         revisions.c.sha,
         revisions.c.position,
-        revisions.c.committed_at,
         file_changes.c.path,
         file_changes.c.removed,
         file_changes.c.size,
@@ -63,9 +60,7 @@ def milestones(tx: Transaction, repo: RepoRef) -> list[Milestone]:
             size = 0 if row.removed else row.size or 0
             total += size - sizes.get(row.path, 0)
             sizes[row.path] = size
-        made = Milestone(
-            sha=row.sha, position=row.position, committed_at=row.committed_at, weight_bytes=total
-        )
+        made = Milestone(sha=row.sha, position=row.position, weight_bytes=total)
         if found and found[-1].position == row.position:
             found[-1] = made
         else:

@@ -101,7 +101,7 @@ def advisory_id(repo: int, position: int, ordinal: int) -> str:
 
 
 def _at(repo: int, position: int) -> datetime:
-    return START + timedelta(days=position * 10, seconds=repo)
+    return START + timedelta(days=position * 10, seconds=repo * 860)
 
 
 def _class(ordinal: int, position: int) -> tuple[str, Severity, str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -81,6 +82,8 @@ def test_a_landing_survives_any_text_and_time(database: Database, path: str, wor
 @given(json_values)
 @on_a_database
 def test_any_json_survives(database: Database, value: Any) -> None:
+    # A parser joins two surrogates that stand side by side into one character: as values they cannot be met.
+    value = json.loads(json.dumps(value))
     with database.transaction() as tx:
         meta.put(tx, "value", value)
         assert canonical_json(meta.get(tx, "value")) == canonical_json(value)

@@ -86,7 +86,8 @@ def audit(
         ]
         known = source.know(dict.fromkeys(item.repo for item in own))
     foreign = {item.repo for item in reading.references} - {item.repo for item in own}
-    found = match.audit(reading, {name: item for name, item in known.items() if name not in foreign}, str(base), policy=settings.house_policy)
+    ours = {name: item for name, item in known.items() if name not in foreign}
+    found = match.audit(reading, ours, str(base), policy=settings.house_policy)
     _show(found, "json" if as_json else form, fix=fix, limit=limit, settings=settings)
     return 1 if report.failing(found, lowest) else 0
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from storage.model import Json, Snapshot, Tensor
+from tracker.estimate.differences import in_words
 from tracker.estimate.interface import Checkpoint
 from tracker.estimate.model import Model
-from tracker.estimate.structure import walk, weight_of
+from tracker.estimate.structure import walk
 
 # Tensors that are no parameters of the class, by what their names say. The first match wins.
 EXTRAS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
@@ -86,7 +87,12 @@ def total_of(checkpoint: Checkpoint) -> int | None:
     return None if checkpoint.total_bytes is None else checkpoint.total_bytes // 2
 
 
-def compare(derived: int | None, checkpoint: Checkpoint | None, model: Model | None = None) -> dict[str, Json]:
+def compare(
+    derived: int | None,
+    checkpoint: Checkpoint | None,
+    model: Model | None = None,
+    config: Mapping[str, Json] | None = None,
+) -> dict[str, Json]:
     """The ``checkpoint`` key of an estimate: total, source, delta (file less derived), explanation."""
     if checkpoint is None:
         return {"checkpoint": {"total": None, "source": None, "delta": None, "explanation": None}}
@@ -94,7 +100,7 @@ def compare(derived: int | None, checkpoint: Checkpoint | None, model: Model | N
     delta = None if total is None or derived is None else total - derived
     explanation = None
     if delta is not None:
-        explanation = explain(delta, checkpoint, model)
+        explanation = explain(delta, checkpoint, model, config)
     return {
         "checkpoint": {
             "total": total,
@@ -106,12 +112,14 @@ def compare(derived: int | None, checkpoint: Checkpoint | None, model: Model | N
     }
 
 
-def explain(delta: int, checkpoint: Checkpoint, model: Model | None) -> str:
+def explain(
+    delta: int, checkpoint: Checkpoint, model: Model | None, config: Mapping[str, Json] | None = None
+) -> str:
     """Why file and class differ, in words; what is left over is said to be unexplained."""
     if delta == 0:
         return "equal to the class's own count"
     if not checkpoint.tensors:
-        return _by_size(delta, checkpoint, model)
+        return _by_size(delta, checkpoint, model, config)
     parts = _accounted(checkpoint, model)
     rest = delta - sum(parts.values())
     words = [f"{count:+,} {label}" for label, count in parts.items() if count]
@@ -170,13 +178,14 @@ def _size_of(model: Model, part: str) -> int:
     return sum(node.own * times for path, node, times in walk(model.root) if part in path.split("."))
 
 
-def _by_size(delta: int, checkpoint: Checkpoint, model: Model | None) -> str:
+def _by_size(delta: int, checkpoint: Checkpoint, model: Model | None, config: Mapping[str, Json] | None) -> str:
     """An explanation where no tensor names are known."""
     if checkpoint.total_bytes is not None and not checkpoint.scalars:
-        return f"{delta:+,} if the file holds two bytes a scalar: only its size is known"
-    head = model.head if model is not None else None
-    if head is not None and model is not None and model.head_tied and delta == weight_of(head):
-        return f"{delta:+,} a second copy of the tied output layer"
+        told = in_words(delta, model, config)
+        held = f"{delta:+,} if the file holds two bytes a scalar: only its size is known"
+        return f"{held}; {told}" if told else held
+    if told := in_words(delta, model, config):
+        return told
     if any(dtype.startswith(("F8", "I32", "U8", "I8")) for dtype in checkpoint.scalars):
         return f"{delta:+,}: packed or scaled weights; the tensor names would tell"
     return f"{delta:+,} unexplained: no tensor names are known"

@@ -213,7 +213,7 @@ def describe(
         "forward_pass": True,
         "layers": model.layers,
         "findings": [item.as_json() for item in found],
-        **compare(sums.parameters, checkpoint, model),
+        **compare(sums.parameters, checkpoint, model, config),
     }
     if any(value > LARGEST_FIGURE for value in (*training.needed.values(), *body["memory"].values())):
         raise ConfigError("the sizes multiply to more memory than there is")

@@ -67,6 +67,7 @@ _REFUSED = (
     "http.",
     "urllib.",
 )
+_FLOATS = ("Infinity", "-Infinity", "NaN")
 _READ_ONLY = ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
 _LAYER = re.compile(r"\.\d+(?=\.|$)")
 
@@ -96,6 +97,8 @@ def stripped(value: Any, depth: int = 0) -> Any:
     if depth > 12:
         return None
     if isinstance(value, Mapping):
+        if list(value) == ["__float__"] and value["__float__"] in _FLOATS:
+            return float(value["__float__"])  # how transformers writes what JSON has no number for
         return {key: stripped(item, depth + 1) for key, item in value.items() if key not in _STRIPPED}
     if isinstance(value, list):
         return [stripped(item, depth + 1) for item in value]
@@ -176,7 +179,7 @@ def count(request: Mapping[str, Any], limit: _Limit) -> dict[str, Any]:
         "head": _once(head.parameters()) if head is not None else 0,
         "linears": sum(isinstance(m, nn.Linear) for m in model.modules()),
         "linear": rank * sum(sum(_sides(m)) for m in model.modules() if id(m) not in outside),
-        "expert_parameters": _once(p for p in parameters.values() if p.dim() == 3),
+        "expert_parameters": _once(p for name, p in model.named_parameters() if "experts" in name),
         "generates": bool(model.can_generate()),
         "components": {name: _once(part.parameters()) for name, part in list(model.named_children())[:64]},
         "structure": rows(model),
@@ -191,7 +194,7 @@ def _once(found: Iterator[Any]) -> int:
 def _sides(module: nn.Module) -> tuple[int, ...]:
     """(in, out) of a matrix that adapters sit on: ``nn.Linear``, or GPT-2's transposed kind."""
     if isinstance(module, nn.Linear):
-        return module.in_features, module.out_features
+        return tuple(int(size) for size in module.weight.shape)  # a class may hold anything under in_features
     if type(module).__name__ == "Conv1D" and hasattr(module, "nx"):
         return int(module.nx), int(module.nf)
     return ()

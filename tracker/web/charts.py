@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from markupsafe import Markup, escape
 
@@ -15,7 +16,7 @@ from advisories.text import visible
 
 WIDTH, HEIGHT = 720, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 8, 12, 24
-MOST_POINTS = 400
+MOST_POINTS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,13 @@ def words(series: Series) -> str:
         return f"{series.name}: not known."
     values = [value for _, value in known]
     first, last = values[0], values[-1]
-    turns = sum(a != b for a, b in zip(values, values[1:], strict=False))
+    turns = sum(a != b for a, b in pairwise(values))
     if not turns:
         return f"{series.name}: {series.shown(first)} throughout."
+    often = "once" if turns == 1 else f"{turns} times"
     return (
         f"{series.name}: {series.shown(first)} at first, {series.shown(last)} now, between "
-        f"{series.shown(min(values))} and {series.shown(max(values))}, moved {'once' if turns == 1 else f'{turns} times'}."
+        f"{series.shown(min(values))} and {series.shown(max(values))}, moved {often}."
     )
 
 
@@ -70,18 +72,24 @@ def steps(series: Series, *, last: int, identity: str) -> Markup:
     for place, value in known[1:]:
         path += f"H{x(place):.1f}V{y(value):.1f}"
     path += f"H{x(last) if last else WIDTH - _RIGHT:.1f}"
-    grid = "".join(
-        f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(top * share):.1f}" y2="{y(top * share):.1f}"/>'
-        f'<text class="tick" x="{_LEFT - 6}" y="{y(top * share) + 4:.1f}" text-anchor="end">'
-        f"{escape(series.shown(top * share))}</text>"
-        for share in (0.0, 0.5, 0.95)
-    )
+    grid = "".join(_rule(series.shown(top * share), y(top * share)) for share in (0.0, 0.5, 0.95))
     end_x, end_y = x(last) if last else WIDTH - _RIGHT, y(known[-1][1])
+    title = f'<title id="{identity}-t">{escape(visible(series.name))}</title>'
+    about = f'<desc id="{identity}-d">{escape(visible(told))}</desc>'
     return Markup(  # noqa: S704 - numbers, and texts that are escaped here
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
-        f'aria-labelledby="{identity}-t {identity}-d"><title id="{identity}-t">{escape(visible(series.name))}</title>'
-        f'<desc id="{identity}-d">{escape(visible(told))}</desc>{grid}'
-        f'<path class="line" d="{path}" fill="none"/><circle class="dot" cx="{end_x:.1f}" cy="{end_y:.1f}" r="3"/>'
-        f'<text class="tick" x="{_LEFT}" y="{HEIGHT - 6}">first</text>'
-        f'<text class="tick" x="{WIDTH - _RIGHT}" y="{HEIGHT - 6}" text-anchor="end">newest of {last + 1}</text></svg>'
+        f'aria-labelledby="{identity}-t {identity}-d">{title}{about}{grid}'
+        f'<path class="line" d="{path}" fill="none"/>'
+        f'<circle class="dot" cx="{end_x:.1f}" cy="{end_y:.1f}" r="3"/>'
+        f"{_tick(_LEFT, HEIGHT - 6, 'first', 'start')}"
+        f"{_tick(WIDTH - _RIGHT, HEIGHT - 6, f'newest of {last + 1}', 'end')}</svg>"
     )
+
+
+def _rule(label: str, y: float) -> str:
+    line = f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    return line + _tick(_LEFT - 6, y + 4, label, "end")
+
+
+def _tick(x: float, y: float, label: str, anchor: str) -> str:
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(label)}</text>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html.parser
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,9 @@ from storage.model import FileEntry, Landing, Manifest, RepoRef, Scope, Severity
 from tests.advisories.landing import Kept
 from tests.advisories.story import REPO, revision, sha
 from tests.tracker.web.conftest import NOW, OTHER, Site, _estimate, _findings
+from tracker.demo.files import safetensors
 from tracker.demo.hub import LoopbackHub
+from tracker.snapshot.build import header_key
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 HERE = "/models/acme/tiny-llm"
@@ -400,3 +403,66 @@ def test_a_repo_that_only_looks_like_one_is_no_defect(site: Site) -> None:
     for path in ("/models/a/..%2f..", "/models/%00/x", "/models/a/b%0a", f"/models/{'a' * 300}/b"):
         assert site.client.get(path, headers=HTML).status_code in {400, 404, 422}
     assert RepoRef.parse("acme/tiny-llm") == REPO
+
+
+# --- the figures of the reference pages ----------------------------------------------------------
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_reference_models_show_every_classic_figure(site: Site, corpus: Any, number: int) -> None:
+    known = json.loads((corpus / "reference" / "estimators" / "classic-figures.json").read_text())[number]
+    config = json.dumps(known["config"]).encode()
+    entry = FileEntry(path="config.json", size=len(config), blob_id="d" * 40)
+    files = {"config.json": entry}
+    with site.database.transaction() as tx:
+        blobs.put(tx, entry.content_key, config)
+        if "published_scalars" in known:
+            large = safetensors({"w": ("F32", (known["published_scalars"],))})
+            weight = FileEntry(
+                path="model.safetensors", size=large.size, blob_id="c" * 40, lfs_sha256=large.sha256
+            )
+            files[weight.path] = weight
+            blobs.put(tx, header_key(weight), large.header)
+        history.land(
+            tx,
+            Landing(
+                repo=OTHER,
+                ref="main",
+                revision=revision(90),
+                observed_at=NOW,
+                backfill=False,
+                manifest=Manifest(files=files),
+                gaps=(),
+                findings=(),
+                estimate=None,
+                advisories=(),
+                events=(),
+            ),
+        )
+    page = get(site, "/models/birch/stories?profile=classic")
+    wanted = [
+        f"a full fine-tune takes {known['full_finetune_gb']} GB, LoRA {known['lora_r16_gb']} GB",
+        f"the smallest card that takes a full fine-tune is {known['smallest_card_full']}",
+        f"Structure, {known['nodes']} nodes",
+        *(
+            f"{card['card']} {card['full_finetune_batch']:,} {card['lora_batch']:,} {card['serve_batch']:,}"
+            for card in known["cards"]
+        ),
+        *known["findings"],
+        *(f"{row['name']} {row['type']}" for row in known["structure"]),
+        f"Training counts {known['training_tokens']:,} tokens a sequence, serving {known['serving_tokens']:,}.",
+    ]
+    if number == 0:
+        wanted += [
+            f"Derived from config.json {known['derived_parameters']:,}",
+            f"Published scalars {known['published_scalars']:,}",
+            f"({known['delta_percent']}%)",
+            f"Weights in bf16 {known['weights_gb']} GB",
+            f"KV cache, one sequence {known['kv_cache_gb']} GB",
+            f"Layers {known['layers']}",
+            f"Training cost ${known['cost_usd']} on {known['priced_on']}",
+            "Will it forward-pass yes",
+        ]
+    for words in wanted:
+        assert words in page.text, words

@@ -65,9 +65,12 @@ def svg(seen: Seen) -> str:
     about = f"{_title(seen)}, revision {sha[:12]} of {seen.row.revision.committed_at:%Y-%m-%d}"
     told = rows(seen)
     spoken = "; ".join(f"{label}: {figure}" for label, figure in told)
-    parts = [
+    opening = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-        f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif">',
+        f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif">'
+    )
+    parts = [
+        opening,
         f'<title id="t">{escape(seen.repo.id)}</title><desc id="d">{escape(f"{about}. {spoken}")}</desc>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="{_BACK}" stroke="#c8ccd4"/>',
         _text(24, 44, seen.repo.id, size=22, fill=_INK, weight=600, most=46),

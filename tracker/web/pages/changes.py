@@ -112,7 +112,7 @@ def timeline(
         )
         rows = _rows(tx, repo, found.items)
         total = history.count(tx, repo)
-        lines = _lines(tx, repo, total) if not asked.cursor else []
+        lines = _lines(tx, repo) if not asked.cursor else []
         held, lost = _held(tx, repo, asked.hold, total)
         classes = figures.classes(tx, repo)
     here = f"/models/{repo.id}/changes"
@@ -169,7 +169,7 @@ def _row(
     )
 
 
-def _lines(tx: Transaction, repo: RepoRef, total: int) -> list[charts.Series]:
+def _lines(tx: Transaction, repo: RepoRef) -> list[charts.Series]:
     """Parameters, memory and file size over the revisions, where they can have moved."""
     found = figures.milestones(tx, repo)
     if not found:

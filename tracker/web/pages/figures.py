@@ -101,7 +101,9 @@ def headline(estimate: Estimate | None) -> str | None:
     if full is None or lora is None:
         return f"{sentence}."
     fits, tuned = smallest_card(estimate), smallest_card(estimate, "lora_batch")
-    ends = f"the smallest card that takes a full fine-tune is {fits}" if fits else "no card of the table takes that"
+    ends = (
+        f"the smallest card that takes a full fine-tune is {fits}" if fits else "no card of the table takes that"
+    )
     if not fits and tuned:
         ends = f"no card of the table takes a full fine-tune; the smallest for LoRA is {tuned}"
     return f"{sentence}: a full fine-tune takes {gigabytes(full)}, LoRA {gigabytes(lora)}; {ends}."
@@ -136,7 +138,7 @@ def held(estimate: Estimate) -> Held:
     return Held(
         derived=derived,
         published=published,
-        source=_SOURCES.get(source, source),
+        source=_SOURCES.get(str(source), source),
         delta=delta,
         explanation=checkpoint.get("explanation"),
     )

@@ -10,8 +10,7 @@ from fastapi import APIRouter, Response
 
 from storage import catalog, deliveries, outbox, pauses, schema, watches
 from tracker.estimate import classic, exact
-from tracker.estimate.cards import HEADROOM, HEADROOM_REASON, catalogue
-from tracker.estimate.plans import uncertainty
+from tracker.estimate.cards import catalogue
 from tracker.web.access import Reader
 from tracker.web.context import Here
 from tracker.web.pages.render import PageRoute, html
@@ -77,7 +76,7 @@ def health(web: Here, viewer: Reader) -> Response:
 
 
 @router.get("/estimators")
-def estimators(viewer: Reader) -> Response:
+def estimators(_: Reader) -> Response:
     """How figures come about, on which cards, and what is known of how right they are."""
     return html(
         "estimators.html",

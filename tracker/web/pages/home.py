@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
 from advisories.osv import status, summary
@@ -44,9 +44,7 @@ class Hits:
 
 
 @router.get("/")
-def home(
-    request: Request, web: Here, viewer: Reader, q: Annotated[str, Query(max_length=200)] = ""
-) -> Response:
+def home(web: Here, viewer: Reader, q: Annotated[str, Query(max_length=200)] = "") -> Response:
     """The home page; with ``q`` what that finds."""
     q = q.strip()
     hidden = viewer.public_only
@@ -59,7 +57,9 @@ def home(
         today = changes.search(
             tx, since=now - _TODAY, min_severity=Severity.LOW, public_only=hidden, limit=_CHANGES
         )
-        counts = {item.repo: item.open_advisories for item in catalog.repos_page(tx, watched=True, public_only=hidden)}
+        counts = {
+            item.repo: item.open_advisories for item in catalog.repos_page(tx, watched=True, public_only=hidden)
+        }
     return html(
         "home.html",
         now=now,

@@ -139,7 +139,7 @@ def model(
         node=node,
         node_next=node + NODES if node + NODES < len(structure) else None,
         files=sorted(seen.manifest.files.values(), key=lambda entry: -entry.size)[:_FILES],
-        card=card.markdown(seen, _address(web, seen)),
+        card=card.markdown(seen, _address(seen)),
     )
 
 
@@ -158,10 +158,10 @@ def card_markdown(
 ) -> Response:
     """The card to share, as Markdown."""
     seen = look(web, viewer, owner, name, rev, profile)
-    return Response(card.markdown(seen, _address(web, seen)), media_type="text/markdown; charset=utf-8")
+    return Response(card.markdown(seen, _address(seen)), media_type="text/markdown; charset=utf-8")
 
 
-def _address(web: Web, seen: Seen) -> str:
+def _address(seen: Seen) -> str:
     """Where the model's files are: the one address that everybody who reads a card can reach."""
     return f"{seen.repo.url}/tree/{seen.row.revision.sha}"
 
@@ -191,9 +191,7 @@ def _siblings(tx: Transaction, seen: Seen, viewer: Viewer) -> list[Related]:
     if estimate is None or estimate.architecture is None:
         return []
     ours = shown.part(estimate, "parameters").get("total")
-    found = figures.siblings(
-        tx, seen.repo, estimate.architecture, limit=_SIBLINGS, public_only=viewer.public_only
-    )
+    found = figures.siblings(tx, seen.repo, estimate.architecture, limit=_SIBLINGS, public_only=viewer.public_only)
     made = []
     for item in found:
         theirs = estimates.of(tx, item.repo, item.sha)

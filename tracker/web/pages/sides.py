@@ -12,7 +12,6 @@ from pygments.lexer import Lexer
 from pygments.lexers.python import PythonLexer
 from pygments.lexers.templates import DjangoLexer
 from pygments.token import STANDARD_TYPES, Token
-from pygments.util import ClassNotFound
 
 from advisories.text import visible
 
@@ -22,8 +21,6 @@ _LINES = 3000  # lines of a file that are compared
 _HIGHLIGHTED = 64 * 1024  # characters of a file that is highlighted
 _CONTEXT = 3
 _SPACES = re.compile(r"^ +| +$| {2,}|\t")
-
-__all__ = ["ClassNotFound", "CodeDiff", "DiffLine", "code_diff", "prompt_sides"]
 
 
 # --- prompts -------------------------------------------------------------------------------------
@@ -148,7 +145,7 @@ _TOLD = (
     (Token.Name.Decorator, "hl-f"),
 )
 _CLASSES: dict[object, str] = {
-    kind: next((name for parent, name in _TOLD if kind in parent), "") for kind in STANDARD_TYPES
+    kind: next((name for parent, name in _TOLD if parent in kind.split()), "") for kind in STANDARD_TYPES
 }
 
 

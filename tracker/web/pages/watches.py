@@ -128,7 +128,10 @@ def _add(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
 
     added = watching.add(web.database, web.loader.upstream, repo, wish, now=web.clock(), also=note)
     notes = f" ({'; '.join(added.notes)})" if added.notes else ""
-    return f"{repo.id} {'is watched; its history is read next' if added.new else 'was watched already'}{notes}", None
+    return (
+        f"{repo.id} {'is watched; its history is read next' if added.new else 'was watched already'}{notes}",
+        None,
+    )
 
 
 def _pause(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
