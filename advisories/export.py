@@ -48,19 +48,22 @@ class ExportReport:
     removed: int
 
 
-def index(modified: Mapping[str, str], prefix: str = "") -> bytes:
+def index(modified: Mapping[str, str]) -> bytes:
     """``modified_id.csv`` from ``modified`` by id: a row a document, the newest first."""
-    rows = sorted(sorted(modified), key=lambda name: datetime.fromisoformat(modified[name]), reverse=True)
-    return "".join(f"{modified[name]},{prefix}{name}\n" for name in rows).encode("ascii")
+    # without the Z, the order of such texts is the order of time, whether they have fractions or not
+    rows = sorted(sorted(modified), key=lambda name: modified[name].removesuffix("Z"), reverse=True)
+    return "".join(f"{modified[name]},{name}\n" for name in rows).encode("ascii")
 
 
 def read_index(folder: Path) -> dict[str, str]:
     """``modified`` by id, newest first, as the folder's own index has it; empty where there is none."""
     try:
         with (folder / ECOSYSTEM / INDEX).open(encoding="ascii", newline="") as file:
-            return {name: modified for modified, name in csv.reader(file) if datetime.fromisoformat(modified)}
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+            found = {name: modified for modified, name in csv.reader(file)}
+            datetime.fromisoformat(next(iter(found.values()), "2000-01-01"))
+    except (FileNotFoundError, NotADirectoryError, ValueError, csv.Error):
         return {}
+    return found
 
 
 def export(database: Database, folder: Path, *, public_only: bool = False, archives: bool = True) -> ExportReport:
@@ -98,7 +101,7 @@ def _export(database: Database, folder: Path, public_only: bool, archives: bool)
         written += _archive(folder, sorted(modified), listed, changed=written > 0)
     # the indexes come last: what they name is there
     written += _put(inner / INDEX, listed)
-    written += _put(folder / INDEX, index(modified, f"{ECOSYSTEM}/"))
+    written += _put(folder / INDEX, listed.replace(b",", f",{ECOSYSTEM}/".encode("ascii")))
     written += _put(folder / ECOSYSTEMS, f"{ECOSYSTEM}\n".encode("ascii"))
     return ExportReport(total=len(modified), written=written, removed=_prune(inner, held - modified.keys()))
 
