@@ -30,7 +30,7 @@ from tracker.estimate.plans import (
 from tracker.estimate.reader import Config, ConfigError
 from tracker.estimate.recipe import recipe_of
 from tracker.estimate.registry import load
-from tracker.estimate.structure import Totals, totals, walk, weight_of
+from tracker.estimate.structure import Totals, parameters_of, totals, walk, weight_of
 from tracker.estimate.verify import CACHE_CONTEXT, Finding, config_findings, model_findings
 
 VERSION = "2026.11"
@@ -227,7 +227,7 @@ def components(model: Model) -> dict[str, int]:
         inner = child.children if child.kind in ("Block", "Decoder", "Model") and child.children else (child,)
         for part in inner:
             name = f"{child.name}.{part.name}" if part is not child else child.name
-            parts[name] = parts.get(name, 0) + totals(part).parameters * (child.times if part is not child else 1)
+            parts[name] = parts.get(name, 0) + parameters_of(part) * (child.times if part is not child else 1)
     return parts
 
 
@@ -244,7 +244,7 @@ def structure(model: Model, context: int) -> list[dict[str, Json]]:
                 "name": path,
                 "type": node.kind,
                 "output_shape": f"1 x {context} x {width}",
-                "parameters": totals(node).parameters // max(1, node.times),
+                "parameters": parameters_of(node) // max(1, node.times),
                 "count": times,
             }
         )

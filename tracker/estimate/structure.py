@@ -232,6 +232,11 @@ def _add(node: Node, times: int, sums: Totals) -> None:
         _add(child, times, sums)
 
 
+def parameters_of(node: Node) -> int:
+    """Parameters of a part with its repeats: `totals` without everything else."""
+    return node.times * (node.own + sum(parameters_of(child) for child in node.children))
+
+
 def weight_of(node: Node | None) -> int:
     """Scalars of a part, tied ones included."""
     if node is None:
