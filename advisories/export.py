@@ -51,7 +51,7 @@ class ExportReport:
 def index(modified: Mapping[str, str]) -> bytes:
     """``modified_id.csv`` from ``modified`` by id: a row a document, the newest first."""
     # without the Z, the order of such texts is the order of time, whether they have fractions or not
-    rows = sorted(sorted(modified), key=lambda name: modified[name].removesuffix("Z"), reverse=True)
+    rows = sorted(modified, key=lambda name: (modified[name].removesuffix("Z"), name), reverse=True)
     return "".join(f"{modified[name]},{name}\n" for name in rows).encode("ascii")
 
 
@@ -92,7 +92,8 @@ def _export(database: Database, folder: Path, public_only: bool, archives: bool)
         if known:
             newest = datetime.fromisoformat(next(iter(known.values())))
             stale |= _changed(tx, newest, known) & wanted
-        modified = {name: known[name] for name in wanted - stale}
+        still = wanted - stale
+        modified = {name: when for name, when in known.items() if name in still}  # in order: soon sorted
         for made in documents_of(tx, advisories.by_ids(tx, sorted(stale))):
             modified[made["id"]] = made["modified"]
             written += _put(inner / f"{made['id']}.json", to_json(made).encode("utf-8"))

@@ -11,6 +11,7 @@ from storage.model import Advisory, Finding, Json, canonical_json
 
 CAP = 4096  # bytes of canonical JSON that a value may take
 HEAD = 1000  # characters shown of a longer one
+_FRAME = 200  # bytes that the stand-in takes beside its head
 _MOST = 100  # changes of one advisory
 _ROOM = 256 * 1024  # bytes for all of them
 _DEEPEST = 60
@@ -44,7 +45,7 @@ def plain(value: Json, _depth: int = 0) -> Json:
 def capped(value: Json, cap: int = CAP) -> Json:
     """The value, or where it is larger than ``cap`` bytes what stands for it.
 
-    That is ``{"capped": true, "digest": "sha256:...", "size": bytes, "head": the first 1,000 characters}``;
+    That is ``{"capped": true, "digest": "sha256:...", "size": bytes, "head": the first characters}``;
     digest, size and head are of the text itself for text, else of its canonical JSON.
     """
     strict = plain(value)
@@ -53,11 +54,14 @@ def capped(value: Json, cap: int = CAP) -> Json:
         return strict
     text = strict if isinstance(strict, str) else written
     data = text.encode("utf-8")
+    head = text[:HEAD]
+    while len(canonical_json(head)) > max(cap - _FRAME, 2):  # escapes take up to twelve bytes a character
+        head = head[: len(head) // 2]
     return {
         "capped": True,
         "digest": f"sha256:{hashlib.sha256(data).hexdigest()}",
         "size": len(data),
-        "head": text[:HEAD],
+        "head": head,
     }
 
 

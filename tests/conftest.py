@@ -21,3 +21,8 @@ def corpus() -> Path:
     if os.environ.get("HUBWATCH_REQUIRE_CORPUS") == "1":
         pytest.fail(f"HUBWATCH_REQUIRE_CORPUS=1, but there is no corpus at {folder}")
     pytest.skip(f"no corpus of real model files at {folder}: set HUBWATCH_CORPUS")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their length: archives hold the time, and a test must have one name in every process."""
+    return f"{argname}-{len(val)}-bytes" if isinstance(val, bytes) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+from advisories.view import capped as stand_in
 from storage.model import Json, canonical_json, digest
 from tracker.snapshot.pointer import join, split
 
@@ -86,12 +87,11 @@ def flatten(document: Json, *, limit: int = MAX_LEAVES) -> dict[tuple[str, ...],
 
 
 def capped(value: Json, *, limit: int = MAX_VALUE_BYTES) -> Json:
-    """Return the value, or, when it is larger than ``limit`` bytes of JSON, its beginning with size and digest."""
-    text = canonical_json(value)
-    if len(text) <= limit:
-        return value
-    start = value[: limit // 4] if isinstance(value, str) else text[: limit // 2]
-    return {"truncated": start, "bytes": len(text), "digest": digest(value)}
+    """Return the value, or, when it takes more than ``limit`` bytes, what stands for it.
+
+    `advisories.view.capped` says what that is: a digest, the size and how it begins.
+    """
+    return value if len(canonical_json(value)) <= limit else stand_in(value, limit)
 
 
 def examples(items: Iterable[Json], *, limit: int = MAX_EXAMPLES) -> list[Json]:

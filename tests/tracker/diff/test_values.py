@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisories.view import capped as stand_in
 from storage.model import Json, canonical_json
 from tracker.diff.values import (
     MAX_VALUE_BYTES,
@@ -55,8 +56,10 @@ def test_capped_is_small_and_leaves_small_values_alone(value: Json) -> None:
 
 def test_capped_says_what_was_cut() -> None:
     cut = capped("\ud800é" * 5000)
-    assert cut["bytes"] > 5000
-    assert set(cut) == {"truncated", "bytes", "digest"}
+    assert cut["size"] > 5000
+    assert capped(cut) == cut
+    assert stand_in(cut) == cut
+    assert set(cut) == {"capped", "digest", "size", "head"}
     assert len(examples(range(1000))) == 100
 
 
