@@ -23,7 +23,7 @@ from tracker.probe.meta import MetaCounter
 from tracker.probe.render import Prober
 from tracker.settings import Settings
 from tracker.snapshot.build import Parser
-from tracker.web import feeds, osv_api, pages, problems, rest, rest_watches
+from tracker.web import events, feeds, osv_api, pages, problems, rest, rest_subscriptions, rest_watches
 from tracker.web.access import BEARER
 from tracker.web.bulk import Bulk
 from tracker.web.compare import Comparer
@@ -31,7 +31,7 @@ from tracker.web.context import Here, SourceOf, Web
 from tracker.web.edge import Conditional, Guard
 from tracker.web.limits import Limiter
 
-ROUTERS = (rest.router, rest_watches.router, osv_api.router, feeds.router, pages.router)
+ROUTERS = (rest.router, rest_watches.router, rest_subscriptions.router, osv_api.router, feeds.router, pages.router)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "testserver")
 _ABOUT = (
     "What changed in the model repos that are followed here, and the advisories about it. Reading is open or "
@@ -76,6 +76,7 @@ def create_app(
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.include_router(events.router(settings, database))
     _probes(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     # the last one added sees a request first

@@ -31,6 +31,7 @@ _HEADERS = {
 _STREAMED = "text/event-stream"
 # Its endpoints answer HEAD themselves, without reading what is asked for.
 _OWN_HEAD = "/osv/"
+_STREAM = "/api/v1/events"
 
 
 class Guard:
@@ -104,6 +105,9 @@ class Conditional:
             await self._app(scope, receive, send)
             return
         head = scope["method"] == "HEAD"
+        if scope["path"] == _STREAM:
+            await self._app(scope, receive, send)  # never ends: there is nothing to name, and no HEAD of it
+            return
         if head and not scope["path"].startswith(_OWN_HEAD):
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, _Held(Headers(scope=scope), send, head=head))

@@ -45,7 +45,14 @@ def running_app(app: FastAPI, host: str, port: int) -> Iterator[str]:
     """Serve an application on an address for as long as the block runs; gives its URL. Port 0 takes a free one."""
     listener = _listen(host, port)
     host, port = listener.getsockname()[:2]
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,  # an open event stream would hold the stop up for ever
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True, name="web")
     thread.start()

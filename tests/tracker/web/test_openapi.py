@@ -38,6 +38,8 @@ def test_what_the_description_says_holds(kept: Kept, upstream: LoopbackHub, mode
     asked = 0
     for result in described.get_all_operations():
         operation = result.ok()
+        if operation.path == "/api/v1/events":  # a stream that never ends; it has tests of its own
+            continue
 
         @_EXAMPLES
         @given(case=operation.as_strategy(generation_mode=mode))
