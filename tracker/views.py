@@ -29,6 +29,24 @@ _LONG = ("structure", "cards")
 """Keys of an estimate that history leaves out."""
 
 
+_MEMORY = ("full_finetune_bytes", "lora_bytes", "weights_bytes", "kv_cache_bytes", "activation_bytes")
+_UNKNOWN: dict[str, Json] = {
+    "parameters": dict.fromkeys(("total", "embedding", "head", "active")),
+    "checkpoint": dict.fromkeys(("total", "source", "delta", "explanation")),
+    "lora": dict.fromkeys(("parameters", "parameters_linear")),
+    "memory": dict.fromkeys(_MEMORY),
+    "tokens": dict.fromkeys(("train", "serve")),
+    "headroom": None,
+    "cards": [],
+    "cost": dict.fromkeys(("usd", "card", "hours")),
+    "structure": [],
+    "forward_pass": None,
+    "layers": None,
+    "findings": [],
+}
+"""Every key of an estimate, for the figures that an unsupported one does not have."""
+
+
 def iso(when: datetime | None) -> str | None:
     """RFC 3339 in UTC, with ``Z``."""
     return when.isoformat().replace("+00:00", "Z") if when else None
@@ -47,7 +65,7 @@ def estimate_json(estimate: Estimate | None, *, short: bool = False) -> dict[str
         "version": estimate.version,
         "reason": estimate.reason,
     }
-    body = {key: value for key, value in estimate.body.items() if not (short and key in _LONG)}
+    body = {key: value for key, value in (_UNKNOWN | dict(estimate.body)).items() if not (short and key in _LONG)}
     return head | body
 
 

@@ -50,7 +50,7 @@ def _summary(estimate: Mapping[str, Json]) -> Iterator[str]:
         yield f"| Layers | {count_text(estimate['layers'])} |"
     forward = {True: "yes", False: "no"}.get(estimate.get("forward_pass"), "not known")  # type: ignore[arg-type]
     yield f"| Will it forward-pass | {forward} |"
-    if cost:
+    if cost.get("usd") is not None:
         yield f"| Priced on | {markdown(str(cost['card']))} |"
         yield f"| Cost | {cost['usd']:,.2f} $ in {cost['hours']:,.1f} h: 50,000 samples, ten passes |"
 
@@ -60,7 +60,7 @@ def _memory(estimate: Mapping[str, Json], options: EstimateOptions) -> Iterator[
         estimate.get(key) or {} for key in ("memory", "gradient_checkpointing", "needed_on_a_card", "uncertainty")
     )
     tokens = estimate.get("tokens") or {}
-    if not tokens:
+    if tokens.get("train") is None:
         return
     yield f"Batch {options.batch or 1} of {tokens['train']:,} tokens, {options.precision}, {options.optimizer}:"
     yield ""

@@ -63,6 +63,12 @@ def estimate(
     path = Path(target)
     snapshot = read_folder(path) if path.exists() else _stored(settings, target)
     found = _estimated(settings, profile, snapshot, options)
+    unread = next((gap for gap in snapshot.gaps if gap.path == "config.json"), None)
+    if unread is not None:
+        why = f"config.json cannot be read: {unread.reason}, {printable(unread.detail)}"
+        if found is None:
+            raise UsageError(why, help="mend the file, or name another revision")
+        click.echo(f"note: {why}; the last readable one is estimated", err=True)
     if found is None:
         raise NotFound(
             f"there is no config.json in {printable(target)}", help="name a folder or revision that has one"

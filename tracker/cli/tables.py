@@ -107,7 +107,7 @@ def _print_cost(out: Console, estimate: dict[str, Json]) -> None:
         forward = "will forward-pass" if estimate.get("forward_pass") else "will not forward-pass"
         out.print(f"  layers        {count_text(estimate['layers'])}, {forward}")
     cost = estimate.get("cost")
-    if cost:
+    if cost and cost.get("usd") is not None:
         out.print(f"  cost          {cost['usd']:,.2f} $ on {cost['card']}, {cost['hours']:,.1f} h")
 
 
