@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, set_client_factory
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -13,10 +13,17 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.utils._http import default_client_factory
 
 from tracker.demo.files import LargeFile, LfsFile, safetensors
 from tracker.demo.hub import LoopbackHub
 from tracker.demo.repos import Content, GitRepo, json_file
+
+
+@pytest.fixture(autouse=True)
+def _stock_client() -> None:
+    """The library's own HTTP client, whatever another test of this process has put in its place."""
+    set_client_factory(default_client_factory)
 
 
 @pytest.fixture
