@@ -75,8 +75,8 @@ def test_uv_audit(url: str, tmp_path: Path) -> None:
         '[[package]]\nname = "app"\nversion = "0.1"\nsource = { virtual = "." }\n'
         'dependencies = [{ name = "tiny" }]\n\n'
         '[package.metadata]\nrequires-dist = [{ name = "tiny" }]\n\n'
-        '[[package]]\nname = "tiny"\nversion = "1.1"\nsource = { registry = "https://packages.example.org/simple" }\n'
-        'sdist = { url = "https://packages.example.org/tiny-1.1.tar.gz", hash = "sha256:%s" }\n' % ("0" * 64)
+        '[[package]]\nname = "tiny"\nversion = "1.1"\nsource = { registry = "https://example.org/simple" }\n'
+        'sdist = { url = "https://example.org/tiny-1.1.tar.gz", hash = "sha256:%s" }\n' % ("0" * 64)
     )
     uv = str(Path(sys.executable).with_name("uv"))
     done = run(
