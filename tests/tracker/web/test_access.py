@@ -24,6 +24,7 @@ PARTS = {
     "advisory_id": "x",
     "vuln_id": "x",
     "pair": "main...main",
+    "subscription": "sub_0123456789ab",
 }
 
 
