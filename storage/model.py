@@ -136,6 +136,7 @@ class Head:
     gated: str | None = None  # "auto" or "manual"
     private: bool = False
     with_token: bool = False  # asked with a token of ours
+    downloads: int | None = None  # in the last month, as the Hub says
 
     @property
     def restricted(self) -> bool:
@@ -494,6 +495,14 @@ class RecordedEvent:
 # --- keeping watch -------------------------------------------------------------------------------
 
 
+class Urgency(enum.IntEnum):
+    """Who goes first when there is more to ask than may be asked."""
+
+    QUIET = 0
+    MOVING = 1  # new, or it moved lately
+    HINTED = 2  # the Hub, or a person, says that something happened
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """A repo under watch. ``since`` and ``from_head`` cut the history that is read."""
@@ -523,6 +532,8 @@ class Watch:
     last_error: str | None = None
     missing_since: datetime | None = None
     missing_count: int = 0
+    urgency: Urgency = Urgency.QUIET
+    downloads: int | None = None  # in a month, as the Hub last said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

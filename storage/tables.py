@@ -53,6 +53,7 @@ repos = Table(
     Column("private", Boolean, nullable=False),
     Column("public", Boolean, nullable=False),  # a person's choice: show what was read with a token
     Column("restricted", Boolean, nullable=False),  # read with a token while private or gated
+    Column("downloads", Size),  # in a month, as the Hub last said
     UniqueConstraint("endpoint", "owner", "name"),
     Index(None, "owner", "name"),
 )
@@ -77,6 +78,7 @@ watches = Table(
     Column("missing_count", Integer, nullable=False),
     Column("lease_holder", Text),
     Column("lease_until", Moment),
+    Column("urgency", Integer, nullable=False, server_default="0"),
     UniqueConstraint("repo_id"),
     Index(None, "next_check_at"),
     sqlite_autoincrement=True,  # a lease must never outlive its watch into another one of the same id
@@ -364,6 +366,18 @@ pauses = Table(
     Column("scope", Text, primary_key=True),
     Column("until", Moment, nullable=False),
     Column("reason", HostileText, nullable=False),
+)
+
+# What every process that asks the same upstream as the same user has spent of its quotas in their windows.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("scope", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("limit", Integer, nullable=False),
+    Column("window_s", Integer, nullable=False),
+    Column("window_ends", Moment, nullable=False),
+    Column("spent", Integer, nullable=False),
 )
 
 tokens = Table(

@@ -14,7 +14,7 @@ from sqlalchemy import Row, delete, func, insert, or_, select, update
 
 from storage.database import Transaction
 from storage.errors import NotFound, UsageError
-from storage.model import DEFAULT_IDENTITY, OwnerWatch, RepoRef, RepoState, Watch
+from storage.model import DEFAULT_IDENTITY, OwnerWatch, RepoRef, RepoState, Urgency, Watch
 from storage.rows import REPO_COLUMNS, ensure_repo, find_repo, repo_of
 from storage.tables import owner_watches, repos, watches
 from storage.visibility import OPEN_TO_ALL
@@ -31,6 +31,7 @@ _SELECT = select(
     repos.c.private,
     repos.c.public,
     repos.c.restricted,
+    repos.c.downloads,
 ).join(repos, repos.c.id == watches.c.repo_id)
 
 
@@ -71,6 +72,7 @@ def add(
             next_check_at=now,
             errors=0,
             missing_count=0,
+            urgency=Urgency.MOVING.value,
         )
     )
     return require(tx, repo)
@@ -144,15 +146,14 @@ def change(
 
 
 def due(tx: Transaction, now: datetime, limit: int) -> list[Watch]:
-    """Watches to check now, the longest overdue first: not paused, and not leased to anybody."""
-    when = func.coalesce(watches.c.next_check_at, watches.c.created_at)
+    """Watches to check now, the most urgent and the longest overdue first: not paused, not leased to anybody."""
     query = (
         _SELECT.where(
             watches.c.paused.is_(False),
-            when <= now,
+            watches.c.next_check_at <= now,
             or_(watches.c.lease_until.is_(None), watches.c.lease_until <= now),
         )
-        .order_by(when, watches.c.id)
+        .order_by(watches.c.urgency.desc(), watches.c.next_check_at, watches.c.id)
         .limit(limit)
     )
     return [_watch(row) for row in tx.execute(query)]
@@ -171,11 +172,12 @@ def save(tx: Transaction, watch: Watch) -> None:
             backfill_target=watch.backfill_target,
             head=watch.head,
             checked_at=watch.checked_at,
-            next_check_at=watch.next_check_at,
+            next_check_at=watch.next_check_at or watch.created_at,
             errors=watch.errors,
             last_error=watch.last_error,
             missing_since=watch.missing_since,
             missing_count=watch.missing_count,
+            urgency=watch.urgency.value,
         )
     )
     tx.execute(
@@ -189,6 +191,7 @@ def save(tx: Transaction, watch: Watch) -> None:
             gated=watch.gated,
             private=watch.private,
             restricted=watch.restricted,
+            downloads=watch.downloads,
         )
     )
 
@@ -342,6 +345,8 @@ def _watch(row: Row[Any]) -> Watch:
         last_error=row.last_error,
         missing_since=row.missing_since,
         missing_count=row.missing_count,
+        urgency=Urgency(row.urgency),
+        downloads=row.downloads,
     )
 
 

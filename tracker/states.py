@@ -52,12 +52,13 @@ class StateKeeper:
                 repo_created_at=head.created_at or watch.repo_created_at,
                 gated=head.gated,
                 private=head.private,
+                downloads=watch.downloads if head.downloads is None else head.downloads,
             )
         taken_over = watch.hub_id is not None and head.hub_id is not None and head.hub_id != watch.hub_id
         if taken_over:
             after = replace(after, head=None, backfill_target=None)
-        if after == watch:
-            return watch
+        if replace(after, downloads=watch.downloads) == watch:
+            return after  # a count that moves all the time is kept with the check, and is no change of state
         self._keep(watch, after, head, now, taken_over=taken_over)
         return after
 

@@ -11,7 +11,7 @@ import pytest
 from storage import watches
 from storage.database import Database
 from storage.errors import NotFound, UsageError
-from storage.model import RepoRef, RepoState, Watch
+from storage.model import RepoRef, RepoState, Urgency, Watch
 from tests.storage.support import NOW, OTHER, REPO
 
 MINUTE = timedelta(minutes=1)
@@ -39,6 +39,7 @@ def test_adding_and_reading(database: Database) -> None:
             public=True,
             created_at=NOW,
             next_check_at=NOW,
+        urgency=Urgency.MOVING,
         )
         assert [watch.repo for watch in watches.list_all(tx)] == [OTHER, REPO]
         assert watches.list_all(tx, owner="nobody") == []
@@ -114,6 +115,11 @@ def test_due(database: Database) -> None:
         ]
         watches.resume(tx, _repo(0), now=NOW)
         assert watches.due(tx, NOW, limit=9)[0].repo == _repo(0)
+        watches.save(tx, replace(watches.require(tx, _repo(0)), urgency=Urgency.QUIET))
+        hinted = replace(watches.require(tx, _repo(4)), urgency=Urgency.HINTED)
+        watches.save(tx, hinted)
+        assert [watch.repo.name for watch in watches.due(tx, NOW + 4 * MINUTE, limit=9)][::5] == ["m4"]
+        assert watches.due(tx, NOW + 4 * MINUTE, limit=9)[-1].repo == _repo(0)
 
 
 # --- leases --------------------------------------------------------------------------------------

@@ -35,9 +35,10 @@ from tracker.hub.limits import Budget
 from tracker.hub.paging import pages
 from tracker.hub.wire import Wire, utc_now
 
-EXPANDED = ("sha", "lastModified", "createdAt", "disabled", "gated", "private")
+EXPANDED = ("sha", "lastModified", "createdAt", "disabled", "gated", "private", "downloads")
 LISTING_PAGE = 1_000
 MAX_LISTED = 100_000
+MAX_COUNT = 10**15
 MAX_REFS = 100_000
 _REF_GROUPS = ("branches", "tags", "pullRequests")
 
@@ -219,7 +220,7 @@ def _head(value: Json) -> Head:
         repo = RepoRef.parse(name if isinstance(name, str) else "")
     except UsageError:
         raise UpstreamFault("the Hub's answer names no repo", help=ENDPOINT_HELP) from None
-    hub_id, gated, sha = value.get("_id"), value.get("gated"), value.get("sha")
+    hub_id, gated, sha, downloads = (value.get(key) for key in ("_id", "gated", "sha", "downloads"))
     return Head(
         state=RepoState.DISABLED if value.get("disabled") is True else RepoState.OK,
         sha=None if sha is None else fields.sha(sha, "head"),
@@ -229,6 +230,7 @@ def _head(value: Json) -> Head:
         last_modified=fields.moment(value.get("lastModified")),
         gated=(fields.text(gated, 20) or "auto") if gated else None,
         private=value.get("private") is True,
+        downloads=downloads if type(downloads) is int and 0 <= downloads <= MAX_COUNT else None,
     )
 
 

@@ -33,6 +33,7 @@ def test_one_request_says_where_main_stands(hub: LoopbackHub, connect: Connect) 
     assert asked.path == API
     assert asked.query == (
         "expand=sha&expand=lastModified&expand=createdAt&expand=disabled&expand=gated&expand=private"
+        "&expand=downloads"
     )
 
 
