@@ -9,7 +9,7 @@ RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 PIP       := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test lint types contracts check format bench clean
+.PHONY: demo run test lint types contracts check format bench soak clean
 
 demo: $(RUN_READY) ## a loopback Hub with scripted revisions, the daemon and its pages
 	$(BIN)/hubwatch demo $(ARGS)
@@ -39,6 +39,9 @@ format: $(DEV_READY)
 
 bench: $(DEV_READY) ## measured ratios, printed; see docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
+
+soak: $(DEV_READY) ## a long backfill by daemons that are killed again and again; make soak ARGS="--seed 2"
+	$(BIN)/python -m tests.soak $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -63,6 +63,8 @@ class Deliverer:
     schemes: frozenset[str] = frozenset(CHAT_SCHEMES)
     threads: int = 16
     policy: Policy = field(default_factory=Policy)
+    patient: bool = True
+    """Whether settle windows, digests and quiet hours are waited for; else all that waits is due now."""
     _pool: ThreadPoolExecutor = field(init=False, repr=False)
     _busy: dict[str, Future[None]] = field(init=False, repr=False, default_factory=dict)
     _guard: threading.Lock = field(init=False, repr=False, default_factory=threading.Lock)
@@ -157,14 +159,15 @@ class Deliverer:
         with self.database.snapshot() as tx:
             subscription = subscriptions.get(tx, subscription_id)
             planned = plan(subscription, deliveries.waiting(tx, subscription_id)) if subscription else []
-        if not planned or planned[0].due > now:
+        if not planned or (self.patient and planned[0].due > now):
             self._idle[subscription_id] = (backlogged, planned[0].due if planned else now)
             return 0
         with self.database.transaction() as tx:
             subscription = subscriptions.lock(tx, subscription_id)
             if subscription is None or subscription.disabled_at is not None:
                 return 0
-            batches = ready(subscription, deliveries.waiting(tx, subscription_id), now)
+            waiting = deliveries.waiting(tx, subscription_id)
+            batches = ready(subscription, waiting, now) if self.patient else plan(subscription, waiting)
             for batch in batches:
                 named = {str(n.item.payload["advisory"]) for n in batch.notices if n.item.payload.get("advisory")}
                 found = {key: advisory for key in named if (advisory := advisories.get(tx, key)) is not None}

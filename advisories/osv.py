@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from packageurl import PackageURL
@@ -80,6 +81,7 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+@lru_cache(maxsize=1024)
 def purl(repo: RepoRef) -> str:
     """The package URL of a repo, without a version; another hub than the public one is its ``repository_url``."""
     qualifiers = {} if repo.endpoint == DEFAULT_IDENTITY else {"repository_url": repo.endpoint}
@@ -102,7 +104,7 @@ def status(advisory: Advisory) -> str:
 def _what(advisory: Advisory) -> str:
     changes = [item.finding.change for item in advisory.findings]
     if len(changes) == 1 and changes[0].summary.strip():
-        return changes[0].summary
+        return changes[0].summary.removeprefix(f"{advisory.repo.id} ")  # the line begins with it already
     count = f" ({len(changes)} changes)" if len(changes) > 1 else ""
     return rule_of(advisory.cls).title + count
 

@@ -17,7 +17,10 @@ _BACKTICKS = re.compile(r"`+")
 
 def visible(text: str, *, keep: str = "") -> str:
     r"""Show every invisible character as ``\u{...}``, but for those in ``keep``."""
-    if text.isprintable():  # nearly always: nothing in it is hidden
+    shown = text
+    for char in keep:
+        shown = shown.replace(char, "")
+    if shown.isprintable():  # nearly always: nothing in it is hidden
         return text
     return "".join(
         char if char in keep or unicodedata.category(char) not in _HIDDEN else f"\\u{{{ord(char):04x}}}"

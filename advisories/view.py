@@ -16,6 +16,7 @@ _MOST = 100  # changes of one advisory
 _ROOM = 256 * 1024  # bytes for all of them
 _DEEPEST = 60
 _LARGEST = 2**63  # integers beyond this are written as text: many readers cannot hold them
+_ESCAPED = 12  # bytes that a character takes at most in canonical JSON
 _DIGITS = 4000  # Python refuses to print more than 4,300
 
 
@@ -49,6 +50,10 @@ def capped(value: Json, cap: int = CAP) -> Json:
     digest, size and head are of the text itself for text, else of its canonical JSON.
     """
     strict = plain(value)
+    if strict is None or isinstance(strict, bool | int | float):
+        return strict
+    if isinstance(strict, str) and len(strict) * _ESCAPED + 2 <= cap:  # short however it is escaped
+        return strict
     written = canonical_json(strict)
     if len(written) <= cap:
         return strict

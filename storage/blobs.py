@@ -23,15 +23,26 @@ def put(tx: Transaction, key: str, data: bytes) -> None:
 
 def get(tx: Transaction, key: str) -> bytes | None:
     """The content under a key; None when it is not here. Raises StorageError when it is damaged."""
-    row = tx.execute(select(blobs.c.size, blobs.c.data).where(blobs.c.key == key)).one_or_none()
-    if row is None:
-        return None
+    return get_all(tx, [key]).get(key)
+
+
+def get_all(tx: Transaction, keys: Iterable[str]) -> dict[str, bytes]:
+    """The contents under these keys, by key, as far as they are here. Raises StorageError for a damaged one."""
+    query = select(blobs.c.key, blobs.c.size, blobs.c.data)
+    return {
+        row.key: _unpacked(row.key, row.size, row.data)
+        for chunk in chunks(keys)
+        for row in tx.execute(query.where(blobs.c.key.in_(chunk)))
+    }
+
+
+def _unpacked(key: str, size: int, packed: bytes) -> bytes:
     try:
         # ``size`` bounds what is unpacked, so that a damaged row cannot fill the memory.
-        data = zlib.decompressobj().decompress(row.data, row.size + 1)
+        data = zlib.decompressobj().decompress(packed, size + 1)
     except zlib.error as error:
         raise _damaged(key) from error
-    if len(data) != row.size:
+    if len(data) != size:
         raise _damaged(key)
     return data
 

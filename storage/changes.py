@@ -29,8 +29,8 @@ def by_revision(tx: Transaction, repo: RepoRef, shas: Iterable[str]) -> dict[str
     ids = row_ids(tx, repo_id, found) if repo_id is not None else {}
     for chunk in chunks(ids):
         query = select(changes).where(changes.c.revision_id.in_(chunk))
-        for row in tx.execute(query.order_by(changes.c.revision_id, changes.c.ordinal)).mappings():
-            found[ids[row["revision_id"]]].append(findings.from_row(dict(row)))
+        for row in tx.execute(query.order_by(changes.c.revision_id, changes.c.ordinal)):
+            found[ids[row.revision_id]].append(findings.from_row(row._asdict()))
     return {sha: tuple(items) for sha, items in found.items()}
 
 

@@ -58,6 +58,11 @@ class Database:
         """Whether this is an SQLite file (else PostgreSQL)."""
         return self.engine.dialect.name == "sqlite"
 
+    @property
+    def url(self) -> str:
+        """The URL with its password, to open the same database in another process: never to be shown."""
+        return self.engine.url.render_as_string(hide_password=False)
+
     @contextmanager
     def transaction(self, *, foreign_keys: bool = True) -> Iterator[Transaction]:
         """A transaction that writes: committed at the end of the block, rolled back when it raises.

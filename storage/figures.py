@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import or_, select
+from sqlalchemy import case, or_, select
 
 from storage.database import Transaction
 from storage.lineage import current
@@ -35,37 +35,45 @@ class Sibling:
     sha: str
 
 
-def milestones(tx: Transaction, repo: RepoRef) -> list[Milestone]:
-    """The revisions of the current chain that touched the config or weight files, oldest first."""
+def milestones(tx: Transaction, repo: RepoRef, most: int = 120) -> list[Milestone]:
+    """The revisions of the current chain that touched the config or weight files, oldest first.
+
+    Of more than ``most`` of them that many, evenly taken, the first and the last among them.
+    """
     repo_id = find_repo(tx, repo)
     if repo_id is None:
         return []
-    chain = current(repo_id, followed_ref(tx, repo_id)).with_only_columns(
-        revisions.c.sha,
-        revisions.c.position,
-        file_changes.c.path,
-        file_changes.c.removed,
-        file_changes.c.size,
+    gone = file_changes.c.path.in_(_MOVING) | file_changes.c.removed
+    query = (
+        current(repo_id, followed_ref(tx, repo_id))
+        .with_only_columns(
+            revisions.c.position, file_changes.c.path_key, case((gone, 0), else_=file_changes.c.size)
+        )
+        .join(file_changes, file_changes.c.revision_id == revisions.c.id)
+        .where(
+            or_(
+                file_changes.c.path.in_(_MOVING),
+                *(file_changes.c.path.endswith(suffix) for suffix in _WEIGHTS),
+            )
+        )
     )
-    touched = or_(
-        file_changes.c.path.in_(_MOVING),
-        *(file_changes.c.path.endswith(suffix) for suffix in _WEIGHTS),
-    )
-    query = chain.join(file_changes, file_changes.c.revision_id == revisions.c.id).where(touched)
     sizes: dict[str, int] = {}
+    totals: dict[int, int] = {}
     total = 0
-    found: list[Milestone] = []
-    for row in tx.execute(query.order_by(revisions.c.position)):
-        if row.path not in _MOVING:
-            size = 0 if row.removed else row.size or 0
-            total += size - sizes.get(row.path, 0)
-            sizes[row.path] = size
-        made = Milestone(sha=row.sha, position=row.position, weight_bytes=total)
-        if found and found[-1].position == row.position:
-            found[-1] = made
-        else:
-            found.append(made)
-    return found
+    for position, key, size in tx.execute(query.order_by(revisions.c.position)):
+        total += (size or 0) - sizes.get(key, 0)
+        sizes[key] = size or 0
+        totals[position] = total
+    chosen = _thinned(list(totals), most)
+    shas = shas_at(tx, repo, chosen)
+    return [Milestone(sha=shas[place], position=place, weight_bytes=totals[place]) for place in chosen]
+
+
+def _thinned(places: Sequence[int], most: int) -> list[int]:
+    if len(places) <= most:
+        return list(places)
+    step = (len(places) - 1) / (most - 1)
+    return sorted({places[round(index * step)] for index in range(most)})
 
 
 def shas_at(tx: Transaction, repo: RepoRef, positions: Iterable[int]) -> dict[int, str]:

@@ -498,6 +498,7 @@ class RecordedEvent:
 class Urgency(enum.IntEnum):
     """Who goes first when there is more to ask than may be asked."""
 
+    IDLE = -1  # what is read at a slower pace, beside the heads
     QUIET = 0
     MOVING = 1  # new, or it moved lately
     HINTED = 2  # the Hub, or a person, says that something happened

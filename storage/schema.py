@@ -1,11 +1,13 @@
 """The schema's version: made, brought up to date, checked, and backed up.
 
 Migrations live in this package and run inside one transaction each time, so that two processes which start
-on the same database at once do not meet half of one.
+on the same database at once do not meet half of one. Nodes of several versions may share a database for as long
+as a migration allows it (docs/decisions/0006-rolling-upgrades.md).
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sqlite3
@@ -21,17 +23,21 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 
+from storage import meta
 from storage.database import Database
 from storage.errors import SchemaError, StorageError, UsageError
 from storage.faults import translated
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _LOCK = 0x68756277  # "hubw": one upgrade at a time on a PostgreSQL server
+_TERMS = "schema"  # key in `storage.meta`
 BACKUP_SECONDS = 3600
 
 
+@functools.cache
 def newest() -> str:
     """The schema version that this hubwatch works with."""
+    # Kept, so that files which an upgrade exchanges under a running process do not speak for its code.
     return ScriptDirectory(str(_MIGRATIONS)).get_current_head() or ""
 
 
@@ -41,9 +47,20 @@ def current(db: Database) -> str | None:
         return _version(tx)
 
 
+def usable_from() -> str:
+    """The oldest schema version whose code works on the newest one.
+
+    Every migration says so of itself by ``usable_from``. One that does not can be used by its own version and
+    later ones only; the strictest of all counts.
+    """
+    scripts = ScriptDirectory(str(_MIGRATIONS)).walk_revisions()
+    return max(getattr(script.module, "usable_from", script.revision) for script in scripts)
+
+
 def upgrade(db: Database) -> str:
     """Bring a database, empty or older, to the newest version, and return that.
 
+    Daemons of older versions down to `usable_from` go on working on it; the others stop by themselves.
     Raises SchemaError for one that a newer hubwatch made or that holds something else.
     """
     with _exclusive(db) as connection:
@@ -52,22 +69,35 @@ def upgrade(db: Database) -> str:
         config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        meta.put(connection, _TERMS, {"version": newest(), "usable_from": usable_from()})
     return newest()
 
 
 def require_current(db: Database) -> None:
-    """Make sure that a database can be used: an empty one is set up, any other must have the newest version.
-
-    Raises SchemaError whose help names the command that mends it.
-    """
-    version = current(db)
-    if version == newest():
-        return
-    if version is None:
+    """Make sure that a database can be used; an empty one is set up. Raises SchemaError, see `require_usable`."""
+    if current(db) is None:
         upgrade(db)
-        return
-    _refuse_unknown(version, db.place)
-    raise SchemaError(f"the database {db.place} has the older schema {version}", help="run: hubwatch db upgrade")
+    else:
+        require_usable(db)
+
+
+def require_usable(db: Database) -> None:
+    """Make sure that this hubwatch can work on a database as it is now. One cheap question.
+
+    That is so for the newest version that it knows, and for a later one whose makers said so. Raises
+    SchemaError whose help names what mends it, StorageError when the database cannot be asked.
+    """
+    with db.snapshot() as tx:
+        version = _version(tx)
+        if version == newest():
+            return
+        terms = meta.get(tx, _TERMS) if version is not None else None
+    if version is None or _is_known(version):
+        raise SchemaError(
+            f"the database {db.place} has the older schema {version or 'none'}", help="run: hubwatch db upgrade"
+        )
+    if not (isinstance(terms, dict) and terms.get("version") == version and str(terms["usable_from"]) <= newest()):
+        raise _too_new(version, db.place)
 
 
 def _version(connection: Connection) -> str | None:
@@ -77,20 +107,28 @@ def _version(connection: Connection) -> str | None:
 def _refuse_foreign(connection: Connection, place: str) -> None:
     version = _version(connection)
     if version is not None:
-        _refuse_unknown(version, place)
+        if not _is_known(version):
+            raise _too_new(version, place)
     elif inspect(connection).get_table_names():
         raise SchemaError(
             f"the database {place} holds tables of something else", help="give hubwatch a database of its own"
         )
 
 
-def _refuse_unknown(version: str, place: str) -> None:
-    known = {script.revision for script in ScriptDirectory(str(_MIGRATIONS)).walk_revisions()}
-    if version not in known:
-        raise SchemaError(
-            f"the database {place} has schema {version}, which this hubwatch does not know: it is newer",
-            help="install a newer hubwatch",
-        )
+def _is_known(version: str) -> bool:
+    return version in _versions()
+
+
+@functools.cache
+def _versions() -> frozenset[str]:
+    return frozenset(script.revision for script in ScriptDirectory(str(_MIGRATIONS)).walk_revisions())
+
+
+def _too_new(version: str, place: str) -> SchemaError:
+    return SchemaError(
+        f"the database {place} has schema {version}, which this hubwatch does not know: it is newer",
+        help="install a newer hubwatch",
+    )
 
 
 @contextmanager

@@ -242,6 +242,7 @@ advisories = Table(
     Index(None, "published", "id"),
     Index(None, "open", "published", "id"),
     Index(None, "cls", "published", "id"),
+    Index(None, "severity", "published", "id"),
     Index(None, "modified", "id"),
 )
 

@@ -6,6 +6,7 @@ functions, so that a check which began before ``hubwatch watch pause`` does not 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from types import EllipsisType
 from typing import Any
@@ -145,18 +146,81 @@ def change(
     return require(tx, repo)
 
 
-def due(tx: Transaction, now: datetime, limit: int) -> list[Watch]:
-    """Watches to check now, the most urgent and the longest overdue first: not paused, not leased to anybody."""
+def due(tx: Transaction, now: datetime, limit: int, *, at_least: Urgency = Urgency.QUIET) -> list[Watch]:
+    """Watches to check now, the most urgent and the longest overdue first: not paused, not leased to anybody.
+
+    ``at_least`` leaves out what is less urgent.
+    """
     query = (
         _SELECT.where(
             watches.c.paused.is_(False),
             watches.c.next_check_at <= now,
+            watches.c.urgency >= at_least.value,
             or_(watches.c.lease_until.is_(None), watches.c.lease_until <= now),
         )
         .order_by(watches.c.urgency.desc(), watches.c.next_check_at, watches.c.id)
         .limit(limit)
     )
     return [_watch(row) for row in tx.execute(query)]
+
+
+def due_of_owners(
+    tx: Transaction, owners: Iterable[tuple[str, str]], until: datetime
+) -> dict[tuple[str, str], list[Watch]]:
+    """The watches of each (endpoint, owner) that will be due by ``until`` and are not paused, by repo."""
+    found: dict[tuple[str, str], list[Watch]] = {}
+    for endpoint, owner in owners:
+        query = _SELECT.where(
+            repos.c.endpoint == endpoint,
+            repos.c.owner == owner,
+            watches.c.paused.is_(False),
+            watches.c.next_check_at <= until,
+        )
+        found[endpoint, owner] = sorted(map(_watch, tx.execute(query)), key=lambda watch: watch.repo)
+    return found
+
+
+def unchanged(tx: Transaction, watch: Watch, *, now: datetime, next_check_at: datetime) -> bool:
+    """Keep that a repo was asked about and stands where it stood.
+
+    False, and nothing kept, when somebody is checking it right now or it stands elsewhere by now.
+    """
+    result = tx.execute(
+        update(watches)
+        .where(
+            watches.c.id == watch.id,
+            watches.c.head == watch.head,
+            or_(watches.c.lease_until.is_(None), watches.c.lease_until <= now),
+        )
+        .values(
+            checked_at=now, next_check_at=next_check_at, urgency=watch.urgency.value, errors=0, last_error=None
+        )
+    )
+    if result.rowcount and watch.downloads is not None:
+        tx.execute(
+            update(repos)
+            .where(repos.c.id == find_repo(tx, watch.repo), repos.c.downloads.is_distinct_from(watch.downloads))
+            .values(downloads=watch.downloads)
+        )
+    return result.rowcount == 1
+
+
+def hint(tx: Transaction, repo: RepoRef, *, now: datetime, settle: timedelta) -> bool:
+    """Have a watch checked as soon as it may be, because somebody says that the repo moved.
+
+    A repo that was looked at less than ``settle`` ago waits for that long, so that a stream of hints is no
+    stream of questions. False when the repo is not watched, or paused, or the hint says nothing new.
+    """
+    watch = get(tx, repo)
+    if watch is None or watch.paused or watch.urgency is Urgency.HINTED:
+        return False
+    soon = max(now, watch.checked_at + settle) if watch.checked_at else now
+    tx.execute(
+        update(watches)
+        .where(watches.c.id == watch.id)
+        .values(urgency=Urgency.HINTED.value, next_check_at=min(soon, watch.next_check_at or soon))
+    )
+    return True
 
 
 def save(tx: Transaction, watch: Watch) -> None:

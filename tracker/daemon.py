@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
 from advisories.deliver import Deliverer
+from storage import schema, watches
 from storage.database import Database
+from storage.errors import SchemaError, StorageError
+from storage.model import Watch
+from tracker.dispatch.choice import uses_queue
+from tracker.dispatch.interface import Dispatcher
 from tracker.dispatch.threads import ThreadDispatcher
 from tracker.estimating import exact_estimator
 from tracker.examine import Examiner
+from tracker.housekeeping import Housekeeper
+from tracker.hub.budget import SharedBudget, scope_of
 from tracker.hub.client import HubClient
 from tracker.hub.errors import RateLimited
+from tracker.hub.history_git import GitReader
+from tracker.hub.readers import Histories
 from tracker.intervals import Intervals
 from tracker.loader import Loader
 from tracker.owners import Owners
@@ -27,16 +37,21 @@ from tracker.probe.render import Prober
 from tracker.refs import RefKeeper
 from tracker.related import SECONDS as RELATED_SECONDS
 from tracker.related import RelatedKeeper
-from tracker.scheduler import Scheduler
+from tracker.rounds import Rounds
+from tracker.scheduler import Scheduler, Tick
+from tracker.serving import serving_metrics
 from tracker.settings import Settings
 from tracker.slow import SlowReads
 from tracker.snapshot.build import Parser
 from tracker.states import StateKeeper
+from tracker.vitals import Vitals
 from tracker.worker import Worker
 
 ROLES = ("scheduler", "worker", "web")
 GRACE_SECONDS = 30.0
 """How long a stopping daemon waits for the revisions being landed; what is left is abandoned whole."""
+SCHEMA_SECONDS = 5.0
+"""How often a daemon looks whether the database still has a schema that it can work with."""
 
 log = structlog.get_logger("hubwatch.daemon")
 
@@ -46,15 +61,30 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-def upstream_of(settings: Settings) -> HubClient:
-    """The client for the configured Hub."""
+def budget_of(settings: Settings, database: Database, *, token: str | None) -> SharedBudget:
+    """The account of who asks with this token (None: with none), shared with all processes on a database."""
+    return SharedBudget(
+        database, scope_of(settings.hub.endpoint, token), share=settings.hub.budget_share, clock=clock
+    )
+
+
+def upstream_of(settings: Settings, database: Database) -> HubClient:
+    """The client for the configured Hub; what it asks is paid from the account in the database."""
     token = settings.hub.token.get_secret_value() if settings.hub.token else None
-    return HubClient(settings.hub.endpoint, token, deadline_s=settings.hub.deadline_seconds)
+    gate = budget_of(settings, database, token=token)
+    return HubClient(settings.hub.endpoint, token, deadline_s=settings.hub.deadline_seconds, gate=gate)
+
+
+def histories_of(settings: Settings, upstream: HubClient) -> Histories:
+    """The readers of history for the configured Hub."""
+    token = settings.hub.token.get_secret_value() if settings.hub.token else None
+    git = GitReader(settings.hub.endpoint, token) if settings.hub.git == "auto" else None
+    return Histories(upstream, git, settings.hub.git_from)
 
 
 def loader_of(settings: Settings, database: Database) -> Loader:
     """A loader for what is stored, and for what the configured Hub holds."""
-    return Loader(upstream_of(settings), database, Parser())
+    return Loader(upstream_of(settings, database), database, Parser())
 
 
 def slow_reads(
@@ -67,7 +97,10 @@ def slow_reads(
 ) -> SlowReads:
     """What is read at a slower pace: refs with our token if there is one, related repos always without."""
     anonymous = HubClient(
-        settings.hub.endpoint, None, deadline_s=min(RELATED_SECONDS, settings.hub.deadline_seconds)
+        settings.hub.endpoint,
+        None,
+        deadline_s=min(RELATED_SECONDS, settings.hub.deadline_seconds),
+        gate=budget_of(settings, database, token=None),
     )
     refs = RefKeeper(upstream, database, clock)
     related = RelatedKeeper(anonymous, database, Loader(anonymous, database, parser), clock)
@@ -90,7 +123,10 @@ class Services:
     loader: Loader
     examiner: Examiner
     owners: Owners
+    rounds: Rounds
     stopping: threading.Event = field(default_factory=threading.Event)
+    abandoned: bool = False
+    """Whether something still ran when the grace was over: only the end of the process ends it."""
 
     def stop(self) -> None:
         """Ask running checks to end after the revision they are at."""
@@ -101,11 +137,12 @@ class Services:
 def assemble(settings: Settings, database: Database) -> Iterator[Services]:
     """Wire the services; the probes' child process ends with the block."""
     stopping = threading.Event()
-    upstream = upstream_of(settings)
+    upstream = upstream_of(settings, database)
     loader = Loader(upstream, database, Parser())
     with Prober() as prober, MetaCounter() as counter:
         examiner = Examiner(prober, exact_estimator(settings.estimate.transformers, counter))
-        pipeline = Pipeline(upstream, database, loader, examiner, clock, stopping.is_set)
+        histories = histories_of(settings, upstream)
+        pipeline = Pipeline(histories, database, loader, examiner, clock, stopping.is_set)
         states = StateKeeper(upstream, database, clock, settings.poll.gone_after, settings.poll.gone_within)
         intervals = Intervals(
             floor=settings.poll.floor, default=settings.poll.default, ceiling=settings.poll.ceiling
@@ -113,7 +150,11 @@ def assemble(settings: Settings, database: Database) -> Iterator[Services]:
         worker = Worker(upstream, database, pipeline, states, intervals, clock)
         worker.slow = slow_reads(settings, database, upstream, loader.parser, paused=worker.pause)
         owners = Owners(upstream, database, clock, settings.poll.default)
-        yield Services(settings, database, worker, loader, examiner, owners, stopping)
+        token = settings.hub.token.get_secret_value() if settings.hub.token else None
+        budget = budget_of(settings, database, token=token)
+        rounds = Rounds(upstream, database, worker, owners, budget, clock, soon=settings.poll.default / 4)
+        worker.tight = rounds.is_tight
+        yield Services(settings, database, worker, loader, examiner, owners, rounds, stopping)
 
 
 def run(
@@ -122,26 +163,43 @@ def run(
     *,
     roles: tuple[str, ...] = ROLES,
     started: Callable[[str], None] = lambda _: None,
-) -> None:
+) -> bool:
     """Run until SIGINT or SIGTERM, then stop in order: no new checks, running ones end, the web last.
 
-    ``started`` is told the address of the pages once they are served ("" where the web is not a role).
+    ``started`` is told the address of the pages once they are served ("" where the web is not a role). Returns
+    False when something had to be abandoned, which lives on in threads of this process. Raises UsageError for
+    roles that this database cannot serve, SchemaError, after stopping in order, when another version took the
+    database to a schema that this one cannot use.
     """
+    uses_queue(settings, database, roles)
     asked_to_stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: asked_to_stop.set())
-    with assemble(settings, database) as services, running(services, roles) as url:
-        started(url)
-        log.info("started", roles=roles, database=database.place)
-        asked_to_stop.wait()
-        log.info("stopping")
+    with assemble(settings, database) as services:
+        with running(services, roles) as url:
+            started(url)
+            log.info("started", roles=roles, database=database.place)
+            while not asked_to_stop.wait(SCHEMA_SECONDS):
+                _require_usable(database)
+            log.info("stopping")
+        return not services.abandoned
+
+
+def _require_usable(database: Database) -> None:
+    try:
+        schema.require_usable(database)
+    except SchemaError:
+        log.error("the schema went past what this version can use: stopping")
+        raise
+    except StorageError as error:
+        log.warning("database not reached", error=str(error))
 
 
 @contextmanager
 def running(services: Services, roles: tuple[str, ...] = ROLES) -> Iterator[str]:
     """The daemon's parts at work for as long as the block runs; gives the address of the pages."""
     settings = services.settings
-    dispatcher = ThreadDispatcher(services.worker.check, threads=settings.poll.threads)
+    dispatcher = _dispatcher(services, roles)
     deliverer = Deliverer(
         services.database,
         clock,
@@ -149,28 +207,96 @@ def running(services: Services, roles: tuple[str, ...] = ROLES) -> Iterator[str]
         threads=settings.notify.threads,
         policy=settings.house_policy,
     )
-    scheduler = Scheduler(
-        services.database, dispatcher, lambda: services.owners.look(only_due=True), clock, deliver=deliverer.tick
+    vitals = Vitals(services.database, clock, roles, expects=("due", "deliver"))
+    keeper = Housekeeper(
+        services.database, clock, settings.retention.keep, settings.retention.disk, services.stopping.is_set
     )
-    with _web(services) if "web" in roles else _no_web() as url:
+    beside = {
+        "owners": Tick(lambda: services.owners.look(only_due=True), timedelta(minutes=1)),
+        "deliver": Tick(deliverer.tick),
+        "housekeeping": Tick(keeper.run, timedelta(hours=1)),
+    }
+    scheduler = Scheduler(services.database, dispatcher, services.rounds, clock, beside=beside, ticked=vitals.beat)
+    with (
+        serving_metrics(settings.metrics, vitals),
+        _web(services, vitals) if "web" in roles else _no_web() as url,
+    ):
+        dispatcher.start()
         if "scheduler" in roles:
             scheduler.start()
         try:
             yield url
         finally:
-            scheduler.stop()
-            services.stop()
-            if not deliverer.stop(GRACE_SECONDS):
-                log.warning("abandoned a message under way; it is sent again, under the same id")
-            if not dispatcher.drain(GRACE_SECONDS):
-                log.warning("abandoned what still ran; the next start takes it up")
+            _stop(services, scheduler, deliverer, dispatcher)
+
+
+def _stop(services: Services, scheduler: Scheduler, deliverer: Deliverer, dispatcher: Dispatcher) -> None:
+    """Stop everything within one grace, and note what was still at it then."""
+    ends = time.monotonic() + GRACE_SECONDS
+
+    def left() -> float:
+        return max(0.0, ends - time.monotonic())
+
+    services.stop()
+    ticks = threading.Thread(target=scheduler.stop, daemon=True, name="stop")  # it waits for the tick under way
+    ticks.start()
+    if not deliverer.stop(left()):
+        services.abandoned = True
+        log.warning("abandoned a message under way; it is sent again, under the same id")
+    if not dispatcher.drain(left()):
+        services.abandoned = True
+        log.warning("abandoned what still ran; the next start takes it up")
+    ticks.join(left())
+    if not services.rounds.drain(left()) or ticks.is_alive():
+        services.abandoned = True
+        log.warning("abandoned a tick under way; the next start takes it up")
+
+
+def _dispatcher(services: Services, roles: tuple[str, ...]) -> Dispatcher:
+    """The queue where there is one, else threads of this process."""
+    settings = services.settings
+
+    def check(watch: Watch) -> None:
+        services.worker.check(watch)
+        if services.stopping.is_set():
+            _leave_due(services.database, watch)
+
+    if not uses_queue(settings, services.database, roles):
+        return ThreadDispatcher(check, threads=settings.poll.threads)
+    from tracker.dispatch.jobs import JobDispatcher
+
+    return JobDispatcher(
+        services.database,
+        check,
+        clock,
+        settings.poll.threads,
+        gives="scheduler" in roles,
+        takes="worker" in roles,
+    )
+
+
+def _leave_due(database: Database, watch: Watch) -> None:
+    """A check that a stop cut short may have left revisions: whoever comes next looks at once."""
+    try:
+        with database.transaction() as tx:
+            current = watches.get(tx, watch.repo)
+            if current is not None and not current.errors:
+                watches.save(tx, replace(current, next_check_at=watch.next_check_at))
+    except StorageError as error:
+        log.warning("the rest is read at the next check", repo=watch.repo.id, error=str(error))
 
 
 @contextmanager
-def _web(services: Services) -> Iterator[str]:
+def _web(services: Services, vitals: Vitals) -> Iterator[str]:
     from tracker.web.server import serving
 
-    with serving(services.settings, services.database, loader=services.loader, examiner=services.examiner) as url:
+    with serving(
+        services.settings,
+        services.database,
+        loader=services.loader,
+        examiner=services.examiner,
+        vitals=vitals,
+    ) as url:
         yield url
 
 

@@ -6,22 +6,42 @@ that needed it is judged, so that a crash in between costs nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from storage import blobs, history
 from storage.database import Database, Transaction
 from storage.errors import NotFound
 from storage.model import Document, FileEntry, Gap, Manifest, RepoRef, Revision, Snapshot
 from tracker.hub.errors import Corrupt, FileGone, TooLarge
-from tracker.hub.interface import Upstream
+from tracker.hub.interface import Files, Upstream
 from tracker.snapshot.build import Parser, Unread, Wanted, carry, header_key, parts_key, parts_of, wanted
 from tracker.snapshot.kinds import header_limit
 
 Fetch = Callable[[RepoRef, str, FileEntry], bytes]
 
+NOT_KEPT = "not_kept"
+"""The reason of a gap whose content was read once and is not kept any more."""
+
+_BATCH_BYTES = 4 << 20
+_BATCH_FILES = 200
 _NOWHERE = Revision(sha="0" * 40, committed_at=datetime.fromtimestamp(0, UTC), author="", title="")
+
+
+class NotKept(NotFound):
+    """Contents of a revision were read once and are not kept any more."""
+
+    code = NOT_KEPT
+
+    def __init__(self, repo: RepoRef, sha: str, paths: Sequence[str]) -> None:
+        named = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        super().__init__(
+            f"contents of {repo.id} at {sha[:10]} are not kept any more ({named})",
+            help=f"what changed there is told by: hubwatch history {repo.id}",
+        )
+        self.paths = tuple(paths)
 
 
 @dataclass(slots=True)
@@ -32,64 +52,136 @@ class Loader:
     database: Database
     parser: Parser
 
-    def fetch(self, source: RepoRef, revision: Revision, previous: Snapshot | None) -> Snapshot:
-        """Read a revision from the upstream, only what is not held yet.
+    def fetch(
+        self, source: RepoRef, revision: Revision, previous: Snapshot | None, files: Files | None = None
+    ) -> Snapshot:
+        """Read a revision from the upstream, or from ``files``, only what is not held yet.
 
         Raises HubError for what may be better later; a file that is gone, lies about its length or does
         not match its hash becomes a gap.
         """
-        manifest = self.upstream.manifest(source, revision.sha)
-        want = wanted(manifest)
-        failed = self._fetch_missing(source, revision, want)
+        files = files or self.upstream
+        manifest = files.manifest(source, revision.sha)
+        failed = self._fetch_missing(files, source, revision, wanted(manifest))
         return self._build(revision, manifest, previous, failed)
 
     def some(self, source: RepoRef, revision: Revision, manifest: Manifest, paths: Iterable[str]) -> Snapshot:
         """Read only these paths of a tree, and only what is not held yet. Raises as `fetch`."""
-        files = {path: manifest.files[path] for path in paths if path in manifest.files}
-        part = Manifest(files=files)
-        failed = self._fetch_missing(source, revision, wanted(part))
+        part = Manifest(files={path: manifest.files[path] for path in paths if path in manifest.files})
+        failed = self._fetch_missing(self.upstream, source, revision, wanted(part))
         return self._build(revision, part, None, failed)
 
-    def stored(self, repo: RepoRef, sha: str) -> Snapshot:
-        """Build the snapshot of a landed revision again, gaps and stand-ins included."""
+    def stored(self, repo: RepoRef, sha: str, *, source: RepoRef | None = None, partial: bool = False) -> Snapshot:
+        """Build the snapshot of a landed revision again, gaps and stand-ins included.
+
+        Contents of old revisions may not be kept any more (`storage.retention`). With ``source``, the name to
+        ask the upstream by, they are read again, which raises as `fetch`; with ``partial`` they are gaps of
+        reason ``not_kept``. Else NotFound names them.
+        """
         with self.database.snapshot() as tx:
             revision = history.get(tx, repo, sha).revision
             manifest = history.manifest(tx, repo, sha)
             gaps = history.gaps(tx, repo, sha)
             stand_ins = self._stand_ins(tx, repo, gaps)
         failed = {gap.path: Unread(gap.reason, gap.detail) for gap in gaps}
+        failed |= self._complete(repo, revision, manifest, failed, source=source, partial=partial)
         previous = None
         if stand_ins:
-            older = Manifest(files=stand_ins)
-            previous = self._build(revision, older, None, {})
+            older = Manifest(files={path: entry for path, (_, entry) in stand_ins.items()})
+            lost: dict[str, Unread] = {}
+            for path, (at, entry) in stand_ins.items():
+                alone = Manifest(files={path: entry})
+                lost |= self._complete(repo, at, alone, {}, source=source, partial=partial)
+            previous = self._build(revision, older, None, lost)
         return self._build(revision, manifest, previous, failed)
+
+    def replayed(
+        self, repo: RepoRef, sha: str, previous: Snapshot | None, *, source: RepoRef | None = None
+    ) -> Snapshot:
+        """A landed revision as `fetch` would read it today, after ``previous``.
+
+        What could not be fetched at its time is a gap as it was; what could not be parsed is tried again. As
+        for `stored`, ``source`` says where contents are read that are not kept; else NotFound names them.
+        """
+        with self.database.snapshot() as tx:
+            revision = history.get(tx, repo, sha).revision
+            manifest = history.manifest(tx, repo, sha)
+            gaps = history.gaps(tx, repo, sha)
+            absent = _absent(tx, wanted(manifest))
+        failed = {gap.path: Unread(gap.reason, gap.detail) for gap in gaps if gap.path in absent}
+        failed |= self._complete(repo, revision, manifest, failed, source=source, partial=False)
+        return self._build(revision, manifest, previous, failed)
+
+    def _complete(
+        self,
+        repo: RepoRef,
+        revision: Revision,
+        manifest: Manifest,
+        failed: Mapping[str, Unread],
+        *,
+        source: RepoRef | None,
+        partial: bool,
+    ) -> dict[str, Unread]:
+        """See to the contents that are not here, but for those of ``failed``; by path, what stays unread."""
+        want = wanted(manifest)
+        with self.database.snapshot() as tx:
+            absent = _absent(tx, want) - set(failed)
+        if not absent:
+            return {}
+        if source is not None:
+            return self._fetch_missing(self.upstream, source, revision, _only(want, absent))
+        # parts that are not here may never have been: a file that nobody looked into is no gap
+        lost = sorted(absent - {entry.path for entry in want.pickles})
+        if lost and not partial:
+            raise NotKept(repo, revision.sha, lost)
+        return {path: Unread(NOT_KEPT, "its content is not kept any more") for path in lost}
 
     def document(self, entry: FileEntry) -> Document | None:
         """One file as a document, from storage; None when it is not held or cannot be parsed."""
-        with self.database.snapshot() as tx:
-            if blobs.missing(tx, [entry.content_key]):
-                return None
-        alone = Manifest(files={entry.path: entry})
-        return self.parser.build(_NOWHERE, alone, load=self._load).documents.get(entry.path)
+        return next(self.documents([entry]))
 
-    def _stand_ins(self, tx: Transaction, repo: RepoRef, gaps: Iterable[Gap]) -> dict[str, FileEntry]:
-        """The entries of the last readable versions that gaps point at."""
-        found: dict[str, FileEntry] = {}
+    def documents(self, entries: Iterable[FileEntry]) -> Iterator[Document | None]:
+        """Files as documents, in their order, read from storage a few megabytes at a time; see `document`."""
+        for batch in _batches(entries):
+            with self.database.snapshot() as tx:
+                held = blobs.get_all(tx, {entry.content_key for entry in batch})
+            for entry in batch:
+                alone = Manifest(files={entry.path: entry})
+                built = self.parser.build(_NOWHERE, alone, load=partial(_from, held))
+                yield built.documents.get(entry.path)
+
+    def keeps(self, entry: FileEntry) -> bool:
+        """Whether all is here that would be read of a file; True for one that is not read at all."""
+        with self.database.snapshot() as tx:
+            return not _absent(tx, wanted(Manifest(files={entry.path: entry})))
+
+    def _stand_ins(
+        self, tx: Transaction, repo: RepoRef, gaps: Iterable[Gap]
+    ) -> dict[str, tuple[Revision, FileEntry]]:
+        """The last readable versions that gaps point at: by path, the revision that brought it and the entry."""
+        found: dict[str, tuple[Revision, FileEntry]] = {}
         for gap in gaps:
             if gap.last_readable is None:
                 continue
-            for _, entry in history.file_versions(tx, repo, gap.path):
+            for row, entry in history.file_versions(tx, repo, gap.path):
                 if entry is not None and entry.content_key == gap.last_readable:
-                    found[gap.path] = entry
+                    found[gap.path] = (row.revision, entry)
                     break
         return found
 
-    def _fetch_missing(self, source: RepoRef, revision: Revision, want: Wanted) -> dict[str, Unread]:
+    def _fetch_missing(self, files: Files, source: RepoRef, revision: Revision, want: Wanted) -> dict[str, Unread]:
         failed: dict[str, Unread] = {}
+
+        def header(repo: RepoRef, sha: str, entry: FileEntry) -> bytes:
+            return files.header(repo, sha, entry, limit=header_limit(entry.path) or 0)
+
+        def parts(repo: RepoRef, sha: str, entry: FileEntry) -> bytes:
+            return parts_of(entry, lambda start, stop: files.part(repo, sha, entry, start=start, stop=stop))
+
         plan: dict[str, tuple[FileEntry, Fetch]] = {
-            **{entry.content_key: (entry, self._content) for entry in want.contents},
-            **{header_key(entry): (entry, self._header) for entry in want.headers},
-            **{parts_key(entry): (entry, self._parts) for entry in want.pickles},
+            **{entry.content_key: (entry, files.content) for entry in want.contents},
+            **{header_key(entry): (entry, header) for entry in want.headers},
+            **{parts_key(entry): (entry, parts) for entry in want.pickles},
         }
         with self.database.snapshot() as tx:
             missing = blobs.missing(tx, list(plan))
@@ -105,18 +197,6 @@ class Loader:
                 blobs.put(tx, key, data)
         return failed
 
-    def _content(self, source: RepoRef, sha: str, entry: FileEntry) -> bytes:
-        return self.upstream.content(source, sha, entry)
-
-    def _header(self, source: RepoRef, sha: str, entry: FileEntry) -> bytes:
-        return self.upstream.header(source, sha, entry, limit=header_limit(entry.path) or 0)
-
-    def _parts(self, source: RepoRef, sha: str, entry: FileEntry) -> bytes:
-        def read(start: int, stop: int) -> bytes:
-            return self.upstream.part(source, sha, entry, start=start, stop=stop)
-
-        return parts_of(entry, read)
-
     def _build(
         self, revision: Revision, manifest: Manifest, previous: Snapshot | None, failed: dict[str, Unread]
     ) -> Snapshot:
@@ -131,5 +211,53 @@ class Loader:
         with self.database.snapshot() as tx:
             data = blobs.get(tx, key)
         if data is None:
-            raise NotFound(f"blob {key} is not in the database", help="run hubwatch doctor")
+            raise NotFound(f"content {key} is not kept here", help="run: hubwatch doctor")
         return data
+
+
+def _from(held: Mapping[str, bytes], key: str) -> bytes | Unread:
+    return held.get(key) or Unread("fetch", "the file is not held")
+
+
+def _batches(entries: Iterable[FileEntry]) -> Iterator[list[FileEntry]]:
+    """Entries in lists that are small to hold; each has at least one."""
+    batch: list[FileEntry] = []
+    room = _BATCH_BYTES
+    for entry in entries:
+        if batch and (entry.size > room or len(batch) == _BATCH_FILES):
+            yield batch
+            batch, room = [], _BATCH_BYTES
+        batch.append(entry)
+        room -= entry.size
+    if batch:
+        yield batch
+
+
+def wanted_keys(manifest: Manifest) -> dict[str, str]:
+    """The keys under which what is read of a tree is kept, with a path each.
+
+    Parts of pickles are left out: a file that nobody looked into has none.
+    """
+    want = wanted(manifest)
+    return {
+        **{entry.content_key: entry.path for entry in want.contents},
+        **{header_key(entry): entry.path for entry in want.headers},
+    }
+
+
+def _absent(tx: Transaction, want: Wanted) -> set[str]:
+    """The paths of wanted files of which nothing is kept."""
+    keyed = [
+        *((entry.content_key, entry.path) for entry in want.contents),
+        *((header_key(entry), entry.path) for entry in want.headers),
+        *((parts_key(entry), entry.path) for entry in want.pickles),
+    ]
+    missing = blobs.missing(tx, (key for key, _ in keyed))
+    return {path for key, path in keyed if key in missing}
+
+
+def _only(want: Wanted, paths: Collection[str]) -> Wanted:
+    def among(entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+        return tuple(entry for entry in entries if entry.path in paths)
+
+    return Wanted(contents=among(want.contents), headers=among(want.headers), pickles=among(want.pickles))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -12,7 +12,7 @@ from advisories.outbox import new_repo
 from storage import outbox, watches
 from storage.database import Database
 from storage.errors import HubwatchError, UsageError
-from storage.model import OwnerWatch, RepoRef
+from storage.model import Head, OwnerWatch, RepoRef
 from tracker.hub.interface import Listing
 
 LONGEST = timedelta(hours=24)
@@ -40,6 +40,8 @@ class Owners:
     database: Database
     clock: Callable[[], datetime]
     every: timedelta = timedelta(minutes=30)
+    on_listed: Callable[[str, str, list[Head]], object] = lambda _endpoint, _owner, _heads: None
+    """Told of every listing, which also says where the repos stand: endpoint, owner, answers."""
 
     def look(self, *, only_due: bool = False) -> Looked:
         """Ask for every watched owner once, or for those that are due."""
@@ -58,11 +60,13 @@ class Owners:
                 self._failed(owner, error)
                 failed[owner.owner] = error
                 continue
-            added += self._take_in(owner, {item.canonical: item.restricted for item in listed})
+            added += self.take_in(owner, listed)
+            self.on_listed(owner.endpoint, owner.owner, listed)
         return Looked(tuple(added), failed)
 
-    def _take_in(self, owner: OwnerWatch, listed: Mapping[str, bool]) -> list[RepoRef]:
-        """Watch what is new; ``listed`` says by name whether a repo can be read only with a token."""
+    def take_in(self, owner: OwnerWatch, heads: Sequence[Head]) -> list[RepoRef]:
+        """Watch what is new in a whole listing of a watched owner; returns what was added."""
+        listed = {item.canonical: item.restricted for item in heads}
         now = self.clock()
         known = owner.known or frozenset()
         added: list[RepoRef] = []

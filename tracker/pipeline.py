@@ -1,6 +1,6 @@
 """The story of a ref, revision by revision: network first, pure functions next, one transaction last.
 
-    upstream.walk        which commits are new, oldest first
+    histories.history    which commits are new, oldest first, read by the API or by git
       loader.fetch       tree, unseen small blobs, weight headers     -> Snapshot
       examiner.examine   diff, probes, estimate, rules                -> Findings
       ledger.advance     what opens, holds on, closes                 -> Advisories
@@ -24,10 +24,10 @@ from advisories.states import open_state
 from storage import advisories as stored_advisories
 from storage import history, outbox
 from storage.database import Database
-from storage.model import Advisory, Change, Head, Landing, RepoRef, Snapshot, Watch
+from storage.model import Advisory, Change, Head, Landing, Manifest, RepoRef, Snapshot, Watch
 from tracker.diff.registry import observe
 from tracker.examine import Examination, Examiner
-from tracker.hub.interface import Upstream, Walk
+from tracker.hub.readers import Histories, Reading
 from tracker.loader import Loader
 
 OnLanded = Callable[[Landing, int, int], None]
@@ -37,7 +37,7 @@ OnLanded = Callable[[Landing, int, int], None]
 class Pipeline:
     """Turns the new commits of a watched ref into landed revisions."""
 
-    upstream: Upstream
+    histories: Histories
     database: Database
     loader: Loader
     examiner: Examiner
@@ -53,10 +53,34 @@ class Pipeline:
         if head.sha is None:
             return []
         source = source_of(watch, head)
-        walk, tip = self._walk(watch, source, head.sha)
+        with self.database.snapshot() as tx:
+            known = history.known_shas(tx, watch.repo)
+            newest = history.head(tx, watch.repo)
+        tip = newest.revision.sha if newest else None
+        with self.histories.history(
+            source,
+            head=head.sha,
+            known=known.__contains__,
+            since=watch.since if tip is None else None,
+            only_head=watch.from_head and tip is None,
+            base=lambda: self._manifest(watch, tip),
+        ) as reading:
+            return self._follow(watch, source, head.sha, tip, reading, on_landed)
+
+    def _follow(
+        self,
+        watch: Watch,
+        source: RepoRef,
+        head_sha: str,
+        tip: str | None,
+        reading: Reading,
+        on_landed: OnLanded | None,
+    ) -> list[Landing]:
+        """Land what is new; ``tip`` is the revision that was the newest one until now."""
+        walk = reading.walk
         rewritten = tip is not None and walk.met != tip
         if rewritten and tip is not None:
-            self._rewind(watch, source, walk, head.sha, tip)
+            self._rewind(watch, source, reading, head_sha, tip)
         shas = [revision.sha for revision in walk.revisions]
         backfilled = len(shas) if rewritten else _index(shas, watch.backfill_target) + 1
         landed: list[Landing] = []
@@ -65,12 +89,12 @@ class Pipeline:
             chain = history.known_shas(tx, watch.repo)
         # With no common ancestor the new chain is held against the old one's end: only what differs is news.
         base = walk.met or (tip if rewritten else None)
-        before = self.loader.stored(watch.repo, base) if base and shas else None
+        before = self.loader.stored(watch.repo, base, source=source) if base and shas else None
         last: Examination | None = None
         for number, revision in enumerate(walk.revisions):
             if self.stopping():
                 break
-            after = self.loader.fetch(source, revision, before)
+            after = self.loader.fetch(source, revision, before, reading)
             horizon = number == 0 and walk.horizon
             had_model = before is not None and any(
                 advisory.cls == "repo.first_files" and advisory.introduced in chain for advisory in state.values()
@@ -86,19 +110,12 @@ class Pipeline:
                 on_landed(landing, number + 1, len(shas))
         return landed
 
-    def _walk(self, watch: Watch, source: RepoRef, head_sha: str) -> tuple[Walk, str | None]:
-        """The new commits, and the revision that was the newest one until now."""
+    def _manifest(self, watch: Watch, sha: str | None) -> Manifest | None:
+        """The files of a landed revision."""
+        if sha is None:
+            return None
         with self.database.snapshot() as tx:
-            known = history.known_shas(tx, watch.repo)
-            tip = history.head(tx, watch.repo)
-        walk = self.upstream.walk(
-            source,
-            head=head_sha,
-            known=known.__contains__,
-            since=watch.since if tip is None else None,
-            only_head=watch.from_head and tip is None,
-        )
-        return walk, tip.revision.sha if tip else None
+            return history.manifest(tx, watch.repo, sha)
 
     def _examine(
         self,
@@ -122,7 +139,7 @@ class Pipeline:
             before,
             after,
             estimate_before=last.estimate if last else None,
-            extra=_revert(before, after, earlier),
+            extra=revert(before, after, earlier),
             known_authors=authors,
             position=position,
             rewritten=rewritten,
@@ -174,12 +191,13 @@ class Pipeline:
         state.update(_by_id(step.advisories))
         return landing
 
-    def _rewind(self, watch: Watch, source: RepoRef, walk: Walk, head_sha: str, tip: str) -> None:
+    def _rewind(self, watch: Watch, source: RepoRef, reading: Reading, head_sha: str, tip: str) -> None:
         """History was rewritten: say so once, with the net difference, and go back to what both have."""
+        walk = reading.walk
         old = self.loader.stored(watch.repo, tip)
-        base = self.loader.stored(watch.repo, walk.met) if walk.met else None
+        base = self.loader.stored(watch.repo, walk.met, source=source) if walk.met else None
         newest = walk.revisions[-1] if walk.revisions else None
-        new = self.loader.fetch(source, newest, base) if newest else base
+        new = self.loader.fetch(source, newest, base, reading) if newest else base
         net = self.examiner.examine(old, new).findings if new else ()
         now = self.clock()
         with self.database.transaction() as tx:
@@ -227,7 +245,7 @@ def _by_id(*groups: Iterable[Advisory]) -> dict[str, Advisory]:
     return {advisory.id: advisory for group in groups for advisory in group}
 
 
-def _revert(before: Snapshot | None, after: Snapshot, earlier: str | None) -> tuple[Change, ...]:
+def revert(before: Snapshot | None, after: Snapshot, earlier: str | None) -> tuple[Change, ...]:
     """A tree that was there before, other than the predecessor's own, is a revert."""
     if before is None or earlier is None or before.manifest.digest == after.manifest.digest:
         return ()

@@ -6,7 +6,7 @@ stays due and is found by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -18,6 +18,7 @@ from storage import pauses, watches
 from storage.database import Database
 from storage.errors import HubwatchError
 from tracker.dispatch.interface import Dispatcher
+from tracker.rounds import Rounds
 from tracker.worker import HUB
 
 TICK = timedelta(seconds=5)
@@ -27,15 +28,27 @@ BATCH = 200
 log = structlog.get_logger("hubwatch.scheduler")
 
 
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Something that is done again and again, the first time at once."""
+
+    run: Callable[[], object]
+    every: timedelta = TICK
+
+
 @dataclass(slots=True)
 class Scheduler:
-    """Owns the ticks of one daemon."""
+    """Owns the ticks of one daemon: its own, which hands on what is due, and those ``beside`` it, by name.
+
+    ``ticked`` is told the name of each tick that ended well.
+    """
 
     database: Database
     dispatcher: Dispatcher
-    look_for_new_repos: Callable[[], object]
+    rounds: Rounds
     clock: Callable[[], datetime]
-    deliver: Callable[[], object] = lambda: None
+    beside: Mapping[str, Tick] = field(default_factory=dict)
+    ticked: Callable[[str], object] = lambda _: None
     tick_every: timedelta = TICK
     _scheduler: BackgroundScheduler = field(init=False, repr=False)
 
@@ -49,19 +62,15 @@ class Scheduler:
 
     def start(self) -> None:
         """Start ticking, the first time at once."""
-        seconds = self.tick_every.total_seconds()
         now = self.clock()
-        self._scheduler.add_job(self._guard(self.tick), "interval", seconds=seconds, id="due", next_run_time=now)
-        self._scheduler.add_job(
-            self._guard(self.look_for_new_repos),
-            "interval",
-            seconds=max(60, seconds),
-            id="owners",
-            next_run_time=now,
-        )
-        self._scheduler.add_job(
-            self._guard(self.deliver), "interval", seconds=seconds, id="deliver", next_run_time=now
-        )
+        for name, tick in {"due": Tick(self.tick, self.tick_every), **self.beside}.items():
+            self._scheduler.add_job(
+                self._guard(tick.run, name),
+                "interval",
+                seconds=tick.every.total_seconds(),
+                id=name,
+                next_run_time=now,
+            )
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -70,22 +79,34 @@ class Scheduler:
             self._scheduler.shutdown(wait=True)
 
     def tick(self) -> int:
-        """Hand on what is due, unless the Hub asked for a pause. Returns how many were handed on."""
+        """Hand on what is due, as far as the Hub and our budget allow it. Returns how many were handed on."""
         now = self.clock()
         with self.database.snapshot() as tx:
             until = pauses.until(tx, HUB)
             if until is not None and until > now:
                 return 0
-            due = watches.due(tx, now, limit=BATCH)
-        return sum(self.dispatcher.submit(watch) for watch in due)
+        least = self.rounds.least_urgent()
+        if least is None:
+            return 0
+        with self.database.snapshot() as tx:
+            due = watches.due(tx, now, limit=BATCH, at_least=least)
+        plan = self.rounds.plan(due)
+        listed = sum(
+            len(asked)
+            for owner, asked in plan.listings.items()
+            if self.rounds.submit(owner, asked, self.dispatcher.submit)
+        )
+        return listed + sum(self.dispatcher.submit(watch) for watch in plan.single)
 
-    def _guard(self, job: Callable[[], object]) -> Callable[[], None]:
+    def _guard(self, job: Callable[[], object], name: str) -> Callable[[], None]:
         """A tick that fails is logged and comes again; APScheduler would log it to nobody."""
 
         def run() -> None:
             try:
                 job()
             except HubwatchError as error:
-                log.warning("tick failed", job=getattr(job, "__name__", "?"), error=str(error))
+                log.warning("tick failed", tick=name, error=str(error))
+            else:
+                self.ticked(name)
 
         return run

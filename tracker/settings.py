@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from datetime import date, timedelta
 from pathlib import Path
@@ -37,6 +38,8 @@ from storage.model import DEFAULT_IDENTITY, Severity
 from tracker.spans import parse_span
 
 CONFIG_FILE = "hubwatch.toml"
+MAX_SECRET = 4096
+"""Bytes of a file that holds a secret."""
 
 
 def _span(value: object) -> object:
@@ -44,6 +47,20 @@ def _span(value: object) -> object:
         return parse_span(value) if isinstance(value, str) and not value.startswith(("P", "-")) else value
     except UsageError as error:
         raise ValueError(error) from None
+
+
+def _secret_in(path: Path) -> str:
+    """The secret that a file holds, without the line's end. Raises ValueError that does not show it."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_SECRET + 1)
+        secret = data.decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ValueError(f"{path} cannot be read: {reason}") from None
+    if not secret or len(data) > MAX_SECRET:
+        raise ValueError(f"{path} holds no secret of 1 to {MAX_SECRET} bytes")
+    return secret
 
 
 Span = Annotated[timedelta, BeforeValidator(_span)]
@@ -61,7 +78,17 @@ class HubSettings(BaseModel):
     endpoint: str = DEFAULT_IDENTITY
     identity: str = DEFAULT_IDENTITY
     token: SecretStr | None = None
+    token_file: Path | None = Field(default=None, description="holds the token, where none is set by itself")
+    budget_share: float = Field(
+        default=0.8, gt=0, le=1, description="how much of the Hub's rate limit is used, by all processes together"
+    )
+    webhook_secret: SecretStr | None = Field(
+        default=None, description="what the Hub sends along with its web hooks; without one they are not taken"
+    )
+    webhook_secret_file: Path | None = Field(default=None, description="holds that secret, likewise")
     deadline_seconds: float = Field(default=120.0, gt=0, description="for one call, redirects and body included")
+    git: Literal["auto", "off"] = Field(default="auto", description="off: history is read by the API alone")
+    git_from: int = Field(default=20, ge=1, description="new revisions from which on history is read by git")
 
     @field_validator("endpoint", "identity")
     @classmethod
@@ -69,6 +96,14 @@ class HubSettings(BaseModel):
         if not value.startswith(("http://", "https://")):
             raise ValueError("must start with http:// or https://")
         return value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _read_secrets(self) -> Self:
+        if self.token is None and self.token_file is not None:
+            self.token = SecretStr(_secret_in(self.token_file))
+        if self.webhook_secret is None and self.webhook_secret_file is not None:
+            self.webhook_secret = SecretStr(_secret_in(self.webhook_secret_file))
+        return self
 
 
 class PollSettings(BaseModel):
@@ -80,6 +115,10 @@ class PollSettings(BaseModel):
     default: Span = timedelta(minutes=30)
     ceiling: Span = timedelta(hours=24)
     threads: int = Field(default=4, ge=1, le=64)
+    dispatch: Literal["auto", "threads", "queue"] = Field(
+        default="auto",
+        description="auto: by a queue on PostgreSQL, by the threads of this process on SQLite",
+    )
     refs_every: Span = Field(
         default=timedelta(hours=6),
         description="how often branches, tags, pull requests and repos that a model names are read, beside the "
@@ -126,6 +165,54 @@ class EstimateSettings(BaseModel):
         default="auto",
         description="auto: a type without a closed form is counted by the installed transformers, in a child",
     )
+
+
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def _size(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,3})?) ?([A-Za-z]{0,2})", value.strip())
+    if match is None or match[2].upper() not in _SIZES:
+        raise ValueError("write a number and a unit: 500MB, 20GB")
+    return int(float(match[1]) * _SIZES[match[2].upper()])
+
+
+class RetentionSettings(BaseModel):
+    """How long contents and logs are kept, and in how much room; what an advisory needs always is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    keep: Span | None = Field(default=None, description="such as 400d; without it for ever")
+    disk: Annotated[int, BeforeValidator(_size), Field(gt=0)] | None = Field(
+        default=None, description="bytes of the whole database, such as 20GB; the oldest contents go first"
+    )
+
+
+class LogSettings(BaseModel):
+    """What is logged to stderr, and in which shape."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    level: Literal["error", "warning", "info", "debug"] = Field(
+        default="warning", description="-v raises it to info, -vv to debug"
+    )
+    format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="auto: JSON lines unless stderr is a terminal"
+    )
+
+
+class MetricsSettings(BaseModel):
+    """Where Prometheus reads. The pages serve /metrics under the read access of ``web.read`` in any case."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    port: int | None = Field(
+        default=None, ge=0, le=65535, description="of a server of /metrics, /healthz, /readyz alone; asks no token"
+    )
+    host: str = Field(default="127.0.0.1", description="its address")
+    open: bool = Field(default=False, description="let everybody read /metrics on the pages' port")
 
 
 class PolicySettings(BaseModel):
@@ -179,6 +266,7 @@ class Settings(BaseSettings):
     )
 
     database_url: str = ""
+    database_url_file: Path | None = Field(default=None, description="holds the URL, where none is set by itself")
     host: str = "127.0.0.1"
     port: int = Field(default=8600, ge=0, le=65535)
     allowed_hosts: tuple[str, ...] = Field(
@@ -189,8 +277,17 @@ class Settings(BaseSettings):
     notify: NotifySettings = NotifySettings()
     web: WebSettings = WebSettings()
     estimate: EstimateSettings = EstimateSettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    retention: RetentionSettings = RetentionSettings()
 
     policy: tuple[PolicySettings, ...] = Field(default=(), description="rules of the house, see docs/policy.md")
+
+    @model_validator(mode="after")
+    def _read_database_url(self) -> Self:
+        if not self.database_url and self.database_url_file is not None:
+            self.database_url = _secret_in(self.database_url_file)
+        return self
 
     @property
     def house_policy(self) -> Policy:

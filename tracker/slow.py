@@ -8,6 +8,7 @@ again later: it never fails the check that it follows.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from storage import refs
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import HubwatchError
 from storage.model import Head, RepoRef, RepoState, Watch
 from storage.refs import SlowRead
@@ -23,6 +24,7 @@ from tracker.hub.errors import RateLimited
 
 RETRY = timedelta(minutes=30)
 LONGEST = timedelta(hours=24)
+JITTER = 0.1
 _NONE = timedelta(0)
 
 # Reads one subject of a watch whose repo answers under a name; returns how many advisories it opened.
@@ -48,6 +50,10 @@ class SlowReads:
     budgeted: frozenset[str] = frozenset({"refs"})
     settle: Mapping[str, timedelta] = field(default_factory=lambda: {"refs": RETRY})
     always: bool = False
+
+    def is_due(self, tx: Transaction, watch: Watch) -> bool:
+        """Whether anything is to be read with the next check, even if nothing moved."""
+        return any(self._due(subject, refs.schedule(tx, watch.repo, subject), watch) for subject in self.readers)
 
     def run(self, watch: Watch, head: Head, source: RepoRef) -> int:
         """Read what is due of a repo that was just checked; returns how many advisories were opened."""
@@ -80,7 +86,9 @@ class SlowReads:
                 wait = max(wait, timedelta(seconds=error.seconds))
                 if subject in self.budgeted:
                     self.paused(error)
-        kept = SlowRead(due_at=self.clock() + wait, head=watch.head, errors=errors)
+        # repos that were added together are not to be read together for ever
+        spread = random.Random(f"{watch.repo.id}:{subject}").uniform(1, 1 + JITTER)  # noqa: S311
+        kept = SlowRead(due_at=self.clock() + wait * spread, head=watch.head, errors=errors)
         with self.database.transaction() as tx:
             refs.reschedule(tx, watch.repo, subject, kept)
         return opened

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from advisories.deliver import Deliverer
 from advisories.notify.interface import CHAT_SCHEMES, CannotSend, Target
 from advisories.notify.registry import notifier_of, shown
 from advisories.notify.secrets import is_reference, new_secret, reveal
 from advisories.rules.registry import rule_of
-from storage import subscriptions
+from storage import deliveries, subscriptions
 from storage.database import Database
 from storage.errors import UsageError
 from storage.model import (
@@ -29,9 +30,11 @@ from storage.model import (
     Subscription,
     valid_owner,
 )
+from tracker.settings import Settings
 
 LONGEST_SETTLE = timedelta(days=1)
 _MOST_FILTERS = 1000
+_TURNS = 20  # times that a receiver with much to hear is taken up again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,45 @@ def add(
         subscriptions.add(tx, subscription)
     made = secret if secret is not None and not is_reference(secret) else None
     return subscription, made
+
+
+def send_due(
+    settings: Settings, database: Database, *, clock: Callable[[], datetime], at_once: bool = False
+) -> dict[str, int]:
+    """Send what is due to every subscription, once; with ``at_once`` also what would wait for a while.
+
+    Gives how many messages were ``delivered`` and given up (``dead``) now, how many were not taken and are to be
+    tried again (``failed``), and how many events are not due yet (``waiting``).
+    """
+    with database.snapshot() as tx:
+        before = deliveries.counts(tx)
+    deliverer = Deliverer(
+        database,
+        clock,
+        schemes=frozenset(settings.notify.schemes),
+        threads=settings.notify.threads,
+        policy=settings.house_policy,
+        patient=not at_once,
+    )
+    try:
+        for _ in range(_TURNS):
+            if not deliverer.tick():
+                break
+            deliverer.settle()
+    finally:
+        deliverer.stop()
+    with database.snapshot() as tx:
+        after = deliveries.counts(tx)
+
+    def total(counts: dict[str, dict[str, int]], state: str) -> int:
+        return sum(counted.get(state, 0) for counted in counts.values())
+
+    return {
+        "delivered": max(total(after, "delivered") - total(before, "delivered"), 0),
+        "failed": total(after, "pending"),
+        "dead": max(total(after, "dead") - total(before, "dead"), 0),
+        "waiting": total(after, "waiting"),
+    }
 
 
 def parse_quiet(text: str) -> QuietHours:

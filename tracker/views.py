@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from advisories.view import change_json
@@ -12,6 +14,7 @@ from storage.database import Database, Transaction
 from storage.errors import NotFound
 from storage.model import (
     AdvisoryEvent,
+    Document,
     Estimate,
     FileEntry,
     Finding,
@@ -19,10 +22,12 @@ from storage.model import (
     RecordedRevision,
     RepoRef,
     Severity,
+    Snapshot,
     Watch,
 )
 from tracker.examine import Examination, Examiner
-from tracker.loader import Loader
+from tracker.loader import NOT_KEPT, Loader
+from tracker.snapshot.build import carry
 from tracker.snapshot.pointer import ABSENT, value_at
 
 _LONG = ("structure", "cards")
@@ -117,11 +122,18 @@ def revision_json(
 def diff_json(repo: RepoRef, seen: Examination) -> dict[str, Json]:
     """Two revisions, compared."""
     before = seen.before.revision.sha if seen.before else None
+    lost = not_kept(seen)
     return {
         "repo": repo.id,
         "from": before,
         "to": seen.after.revision.sha,
-        "changes": [change_json(finding) for finding in seen.findings],
+        "changes": [
+            change_json(finding)
+            for finding in seen.findings
+            # that we forgot a content is nothing that happened to the file
+            if not (finding.cls == "document.unreadable" and finding.change.path in lost)
+        ],
+        "not_kept": lost,
         "estimate": {
             "before": estimate_json(seen.estimate_before, short=True),
             "after": estimate_json(seen.estimate, short=True),
@@ -129,11 +141,33 @@ def diff_json(repo: RepoRef, seen: Examination) -> dict[str, Json]:
     }
 
 
+def not_kept(seen: Examination) -> list[str]:
+    """The paths of which one side's content is not kept any more: what is in them is not compared."""
+    sides = (side for side in (seen.before, seen.after) if side is not None)
+    return sorted({gap.path for side in sides for gap in side.gaps if gap.reason == NOT_KEPT})
+
+
 def compare(database: Database, loader: Loader, examiner: Examiner, repo: RepoRef, a: str, b: str) -> Examination:
-    """Examine any two landed revisions, in either order; raises NotFound for what is not here."""
+    """Examine any two landed revisions, in either order; raises NotFound for what is not here.
+
+    Files whose content is not kept any more are gaps, and nothing is said of what is in them; the figures are
+    then those that are kept.
+    """
     with database.snapshot() as tx:
-        before, after = (history.resolve(tx, repo, rev).revision.sha for rev in (a, b))
-    return examiner.examine(loader.stored(repo, before), loader.stored(repo, after))
+        shas = tuple(history.resolve(tx, repo, rev).revision.sha for rev in (a, b))
+    before, after = (loader.stored(repo, sha, partial=True) for sha in shas)
+    seen = examiner.examine(_filled(before, after), _filled(after, before))
+    if not not_kept(seen):
+        return seen
+    with database.snapshot() as tx:
+        kept = estimates.by_revision(tx, repo, shas)
+    return replace(seen, estimate_before=kept.get(shas[0]), estimate=kept.get(shas[1]))
+
+
+def _filled(snapshot: Snapshot, other: Snapshot) -> Snapshot:
+    """A snapshot in which the other's content stands for what is not kept: so that nothing seems to differ."""
+    lost = tuple(gap for gap in snapshot.gaps if gap.reason == NOT_KEPT)
+    return replace(carry(other, replace(snapshot, gaps=lost)), gaps=snapshot.gaps)
 
 
 def show_json(tx: Transaction, repo: RepoRef, row: RecordedRevision) -> dict[str, Json]:
@@ -171,25 +205,37 @@ def blame_json(
     """Which revisions set the value at ``pointer`` of ``path`` (or the file itself), newest first.
 
     A version that could not be read says nothing and is left out; a file or value that went away is an
-    entry with value None. Raises NotFound when no revision ever had it.
+    entry with value None. So is a version whose content is not kept any more, with ``kept`` false: it may have
+    set the value or not. Raises NotFound when no revision ever had it.
     """
     with database.snapshot() as tx:
         versions = history.file_versions(tx, repo, path)
     if not versions:
         raise NotFound(f"{path!r} is in no revision of {repo.id}", help=f"hubwatch show {repo.id} lists the files")
-    values = [(row, _value(loader, entry, pointer)) for row, entry in reversed(versions)]
+
+    def never_read(row: RecordedRevision) -> bool:
+        with database.snapshot() as tx:
+            return any(gap.path == path for gap in history.gaps(tx, repo, row.revision.sha))
+
+    versions.reverse()
+    documents = loader.documents(entry for _, entry in versions if entry is not None and pointer is not None)
+    values = [
+        (row, _value(loader, entry, pointer, documents, partial(never_read, row))) for row, entry in versions
+    ]
     entries: list[dict[str, Json]] = []
     last: Any = ABSENT
     for row, value in values:
-        if value is _UNREADABLE or (value == last and type(value) is type(last)):
+        same = value == last and type(value) is type(last) and value is not _FORGOTTEN
+        if value is _UNREADABLE or same:
             continue
         last = value
         entries.append(
             {
                 "sha": row.revision.sha,
                 "committed_at": iso(row.revision.committed_at),
-                "value": None if value is ABSENT else value,
+                "value": None if value is ABSENT or value is _FORGOTTEN else value,
                 "present": value is not ABSENT,
+                "kept": value is not _FORGOTTEN,
                 "author": row.revision.author,
                 "title": row.revision.title,
             }
@@ -202,15 +248,24 @@ def blame_json(
 
 
 _UNREADABLE = object()
+_FORGOTTEN = object()
 
 
-def _value(loader: Loader, entry: FileEntry | None, pointer: str | None) -> Any:
+def _value(
+    loader: Loader,
+    entry: FileEntry | None,
+    pointer: str | None,
+    documents: Iterator[Document | None],
+    unread: Callable[[], bool],
+) -> Any:
     if entry is None:
         return ABSENT
     if pointer is None:
         return entry.content_key
-    document = loader.document(entry)
-    return _UNREADABLE if document is None else value_at(document.data, pointer)
+    document = next(documents)
+    if document is not None:
+        return value_at(document.data, pointer)
+    return _UNREADABLE if loader.keeps(entry) or unread() else _FORGOTTEN
 
 
 def watch_json(row: Watch) -> dict[str, Json]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
 import structlog
 
-from storage import history, pauses, watches
+from storage import history, moves, pauses, watches
 from storage.database import Database
 from storage.errors import HubwatchError, StorageError
-from storage.model import Head, Landing, RepoState, Watch
-from tracker.hub.errors import AccessDenied, RateLimited
+from storage.model import Head, Landing, RepoState, Urgency, Watch
+from tracker import metrics
+from tracker.hub.budget import asking_as
+from tracker.hub.errors import AccessDenied, BudgetSpent, RateLimited
 from tracker.hub.interface import Upstream
 from tracker.intervals import Intervals
 from tracker.leases import is_dead, new_holder
@@ -29,6 +31,10 @@ from tracker.states import StateKeeper
 
 LEASE = timedelta(seconds=90)
 """How long a claim lasts without being renewed; a running check renews it every third of that."""
+MAIN = "main"
+"""The ref that a listing tells of."""
+MOVES = 50
+"""How many of its last moves the interval of a repo is taken from."""
 HUB = "hub"
 """The scope under which a rate-limit pause is kept: one budget for all repos of the upstream."""
 
@@ -64,6 +70,7 @@ class Outcome:
     new_revisions: int = 0
     new_advisories: int = 0
     error: str | None = None
+    wait: float | None = None  # seconds until asking is allowed again, for what was held back
 
 
 @dataclass(slots=True)
@@ -78,7 +85,10 @@ class Worker:
     clock: Callable[[], datetime]
     on_landed: OnLanded | None = None
     slow: SlowReads | None = None
+    tight: Callable[[], bool] = lambda: False
+    """Whether the quota that heads are asked from is scarce, so that the other one is drawn on where it can be."""
 
+    @metrics.observed
     def check(self, watch: Watch, *, on_landed: OnLanded | None = None) -> Outcome:
         """Look at one watch now. Never raises: what went wrong is in the outcome and in the watch's row."""
         now = self.clock()
@@ -119,10 +129,11 @@ class Worker:
         if (pause := self._paused()) is not None:
             return self._postponed(watch, pause)
         try:
-            return self._check(watch, count)
+            with asking_as(watch.urgency):
+                return self._check(watch, count)
         except RateLimited as error:
             self.pause(error)
-            return self._failed(watch, Status.PAUSED, error, count)
+            return _held(watch, error, count)
         except AccessDenied as error:
             return self._failed(watch, Status(error.state), error, count)
         except HubwatchError as error:
@@ -135,14 +146,64 @@ class Worker:
             return self._failed(watch, Status.ERROR, wrapped, count)
 
     def _check(self, watch: Watch, count: _Counter) -> Outcome:
-        head = self.upstream.head(watch.repo, ref=watch.ref)
+        head = self._ask(watch)
         watch = self._restrict(self.states.observe(watch, head), head)
         if head.state in {RepoState.MISSING, RepoState.TOKEN_BAD, RepoState.DISABLED}:
             return self._failed(watch, Status(head.state), _explain(watch, head), count)
         if head.sha != watch.head or self._unfinished(watch):
             watch = self._aim(watch, head)
-            self.pipeline.follow(watch, head, on_landed=count)
+            # a long read must not use up what is kept for the questions of other repos
+            with asking_as(min(watch.urgency, Urgency.QUIET) if watch.head is None else watch.urgency):
+                self.pipeline.follow(watch, head, on_landed=count)
         return self._beside(watch, head, self._finish(watch, head, count))
+
+    def _ask(self, watch: Watch) -> Head:
+        """Where the repo stands. While the quota of `head` is scarce, a repo at rest is only peeked at.
+
+        A peek says nothing of the repo's state: whatever it does not confirm is asked in full, and so is a repo
+        whose slower reads are due.
+        """
+        if self.tight() and watch.gated is None and _at_rest(watch) and not self._slow_due(watch):
+            try:
+                sha = self.upstream.peek(watch.repo, ref=watch.ref)
+            except BudgetSpent:
+                sha = None
+            if sha == watch.head:
+                return _as_known(watch)
+        return self.upstream.head(watch.repo, ref=watch.ref)
+
+    def _slow_due(self, watch: Watch) -> bool:
+        if self.slow is None:
+            return False
+        with self.database.snapshot() as tx:
+            return self.slow.is_due(tx, watch)
+
+    def answered(self, answers: Iterable[tuple[Watch, Head]]) -> dict[int, Outcome]:
+        """Take the answers that a listing gave; the outcomes, by watch id, of the repos where nothing moved.
+
+        What is not among them takes a check of its own: another commit or state, slower reads that are due, a
+        check that runs right now.
+        """
+        quiet = [(watch, head) for watch, head in answers if _at_rest(watch) and watch.ref == MAIN]
+        quiet = [(watch, head) for watch, head in quiet if _confirms(head, watch)]
+        now = self.clock()
+        done: dict[int, Outcome] = {}
+        with self.database.snapshot() as tx:
+            after = [
+                replace(
+                    self.intervals.after(watch, moves.recent(tx, watch.repo, MOVES), now),
+                    downloads=watch.downloads if head.downloads is None else head.downloads,
+                )
+                for watch, head in quiet
+                if self.slow is None or not self.slow.is_due(tx, watch)
+            ]
+        if after:
+            with self.database.transaction() as tx:
+                for watch in after:
+                    if watches.unchanged(tx, watch, now=now, next_check_at=watch.next_check_at or now):
+                        metrics.listed()
+                        done[watch.id] = Outcome(repo=watch.repo.id, status=Status.UNCHANGED)
+        return done
 
     def _beside(self, watch: Watch, head: Head, outcome: Outcome) -> Outcome:
         """Read what is due at a slower pace; the check is done, and whatever happens here leaves it so."""
@@ -151,7 +212,8 @@ class Worker:
         try:
             with self.database.snapshot() as tx:
                 current = watches.get(tx, watch.repo)
-            opened = self.slow.run(current, head, source_of(watch, head)) if current else 0
+            with asking_as(Urgency.HINTED if self.slow.always else Urgency.IDLE):
+                opened = self.slow.run(current, head, source_of(watch, head)) if current else 0
         except HubwatchError as error:
             log.warning("slower reads failed", error=str(error))
             return outcome
@@ -193,14 +255,16 @@ class Worker:
         now = self.clock()
         with self.database.transaction() as tx:
             tip = history.head(tx, watch.repo)
-            due = self.intervals.next_check(watch, history.recent_times(tx, watch.repo, 10), now)
+            after = self.intervals.after(watch, moves.recent(tx, watch.repo, MOVES), now)
+            current = watches.get(tx, watch.repo)
+            if watch.urgency is Urgency.HINTED and not count.revisions:
+                # the Hub's own answers may lag behind its hints
+                after = replace(after, next_check_at=now + self.intervals.floor)
+            elif current is not None and current.urgency is Urgency.HINTED is not watch.urgency:
+                # hinted while this check ran: what was read may be older than the hint
+                after = replace(after, next_check_at=now, urgency=Urgency.HINTED)
             done = replace(
-                watch,
-                head=tip.revision.sha if tip else None,
-                checked_at=now,
-                next_check_at=due,
-                errors=0,
-                last_error=None,
+                after, head=tip.revision.sha if tip else None, checked_at=now, errors=0, last_error=None
             )
             watches.save(tx, done)
         status = Status.OK if count.revisions else Status.UNCHANGED
@@ -217,6 +281,7 @@ class Worker:
 
     def _failed(self, watch: Watch, status: Status, error: HubwatchError, count: _Counter) -> Outcome:
         """Reschedule with back-off; what landed before the failure is kept and counted."""
+        metrics.failed(error.code)
         now = self.clock()
         try:
             with self.database.transaction() as tx:
@@ -250,13 +315,69 @@ class Worker:
         """Ask nothing during a pause; the watch stays due."""
         wait = (until - self.clock()).total_seconds()
         told = f"the Hub asked for a pause, {wait:.0f} s are left: nothing was asked, and nothing is lost"
-        return Outcome(repo=watch.repo.id, status=Status.PAUSED, error=told)
+        return Outcome(repo=watch.repo.id, status=Status.PAUSED, error=told, wait=wait)
 
     def pause(self, error: RateLimited) -> None:
-        """Keep the Hub's wish where every thread and every node sees it."""
+        """Keep the Hub's wish where every thread and every node sees it.
+
+        Our own share of the window is no wish of the Hub's: more urgent questions may go on.
+        """
+        if isinstance(error, BudgetSpent):
+            return
         until = self.clock() + timedelta(seconds=error.seconds)
         with self.database.transaction() as tx:
             pauses.put(tx, HUB, until, reason=error.message)
+
+
+def _held(watch: Watch, error: RateLimited, count: _Counter) -> Outcome:
+    """Not a failure of the repo: what landed is kept, and the watch stays due until asking is allowed again."""
+    return Outcome(
+        repo=watch.repo.id,
+        status=Status.PAUSED,
+        new_revisions=count.revisions,
+        new_advisories=count.advisories,
+        error=str(error),
+        wait=error.seconds,
+    )
+
+
+def _at_rest(watch: Watch) -> bool:
+    """Whether all that a question can bring of a repo is another commit."""
+    return (
+        watch.head is not None
+        and watch.hub_id is not None
+        and watch.canonical == watch.repo.id
+        and watch.state is RepoState.OK
+        and watch.missing_count == 0
+    )
+
+
+def _confirms(head: Head, watch: Watch) -> bool:
+    """Whether an answer says that a repo is what and where it was."""
+    said_less = head.gated is not None and not head.restricted
+    return (
+        head.state is RepoState.OK
+        and head.sha == watch.head
+        and head.hub_id == watch.hub_id
+        and head.canonical == watch.canonical
+        and head.gated == watch.gated
+        and head.private == watch.private
+        and (said_less or head.restricted == watch.restricted)
+    )
+
+
+def _as_known(watch: Watch) -> Head:
+    """The answer to the cheap question, for a repo that stands as it stood."""
+    return Head(
+        state=watch.state,
+        sha=watch.head,
+        hub_id=watch.hub_id,
+        canonical=watch.canonical or watch.repo.id,
+        created_at=watch.repo_created_at,
+        gated=watch.gated,
+        private=watch.private,
+        with_token=watch.restricted,
+    )
 
 
 @dataclass(slots=True)

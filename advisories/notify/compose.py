@@ -17,14 +17,14 @@ from typing import Any
 from advisories.osv import status, summary, timestamp
 from advisories.rules.registry import by_class
 from advisories.view import clipped, plain
-from storage.model import Advisory, AdvisoryAction, Digest, Notice, RepoRef, Severity, Subscription
+from storage.model import Advisory, AdvisoryAction, Change, Digest, Notice, RepoRef, Severity, Subscription
 
 CHANGED = "advisories.changed"
 DIGEST = "advisories.digest"
 NEW_REPO = "repo.new"
 TEST = "subscription.test"
 
-_PATHS = 20  # paths listed of an advisory
+_PATHS = 20  # paths, and changes, listed of an advisory
 _OPENING = frozenset({AdvisoryAction.OPENED, AdvisoryAction.REINTRODUCED})
 
 
@@ -146,7 +146,13 @@ def _about(advisory: Advisory | None) -> dict[str, Any]:
         "last_known_before": advisory.predecessor,
         "superseded_by": advisory.superseded_by,
         "paths": [clipped(path, 200) for path in paths[:_PATHS]],
+        "changes": [_change(item.finding.change) for item in advisory.findings[:_PATHS]],
     }
+
+
+def _change(change: Change) -> dict[str, str | None]:
+    pointer = None if change.pointer is None else clipped(change.pointer, 200)
+    return {"path": clipped(change.path, 200), "pointer": pointer, "summary": clipped(change.summary, 300)}
 
 
 def _event(notice: Notice) -> dict[str, Any]:

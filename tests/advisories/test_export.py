@@ -131,7 +131,7 @@ def test_no_half_written_file_is_left(kept: Kept, folder: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", full)
+        patch.setattr(os, "replace", full)
         with pytest.raises(UsageError, match="No space left"):
             export(kept.database, folder)
     assert contents(folder) == before

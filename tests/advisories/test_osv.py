@@ -354,3 +354,11 @@ def test_whatever_a_repo_holds_the_document_is_valid(
     document_ = made(advisory)
     for schema in schemas:
         schema.validate(document_)
+
+
+def test_a_summary_names_the_repo_once() -> None:
+    change = Change(cls="repo.gated", path="", summary=f"{REPO.id} asks for access now (auto)", after="auto")
+    step = open_state(
+        (), repo=REPO, ref="main", finding=judge_state(change), key="gated:auto", sha=sha(3), now=START
+    )
+    assert summary(step.advisories[0]) == f"{REPO.id}: asks for access now (auto)"

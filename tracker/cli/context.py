@@ -16,6 +16,7 @@ from rich.console import Console
 from storage import schema
 from storage.database import Database
 from storage.model import Json, RepoRef
+from tracker.log import configure_logging, louder
 from tracker.settings import Settings, load_settings
 
 Command = Callable[..., Any]
@@ -34,8 +35,11 @@ SHOWN = 20
 
 
 def settings_of(ctx: click.Context, **flags: Any) -> Settings:
-    """Settings with this command line's flags on top."""
-    return load_settings(database_url=(ctx.obj or {}).get("database_url"), **flags)
+    """Settings with this command line's flags on top; from here on logs are as they say."""
+    given = ctx.obj or {}
+    settings = load_settings(database_url=given.get("database_url"), **flags)
+    configure_logging(louder(settings.log.level, given.get("verbose", 0)), form=settings.log.format)
+    return settings
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from storage import pauses, watches
 from storage.errors import HubwatchError, NotFound
-from storage.model import Landing, RepoRef, Watch
+from storage.model import Head, Landing, RepoRef, Watch
 from tracker.cli.context import (
     console,
     json_option,
@@ -58,13 +59,18 @@ def poll(ctx: click.Context, repos: tuple[str, ...], refs: bool, as_json: bool, 
     with opened(settings) as database, assemble(settings, database) as services:
         if services.worker.slow is not None:
             services.worker.slow.always = refs or bool(wanted)
-        failed = [] if wanted else _look_for_new(services)
-        chosen = _choose(services, wanted)
         bar = not as_json and sys.stderr.isatty()
-        _wait_for_pause(services)
-        outcomes = _check_all(services, chosen, settings.poll.threads, bar=bar)
-        held = [watch for watch in chosen if outcomes[watch.id].status is Status.PAUSED]
-        if held and _wait_for_pause(services):
+        _wait(_pause_left(services))
+        listed: list[tuple[str, str, list[Head]]] = []
+        services.owners.on_listed = lambda *heard: listed.append(heard)
+        failed = [] if wanted or refs else _look_for_new(services)
+        chosen = _choose(services, wanted)
+        outcomes = {} if wanted or refs else _listed(services, chosen, listed)
+        left = [watch for watch in chosen if watch.id not in outcomes]
+        outcomes |= _check_all(services, left, settings.poll.threads, bar=bar)
+        held = [watch for watch in chosen if outcomes[watch.id].wait is not None]
+        waits = [outcomes[watch.id].wait or 0.0 for watch in held]
+        if held and _wait(timedelta(seconds=max(waits))):
             again = _check_all(services, held, settings.poll.threads, bar=bar)
             outcomes |= {key: _added_up(outcomes[key], outcome) for key, outcome in again.items()}
     done = [*failed, *(outcomes[watch.id] for watch in chosen)]
@@ -116,15 +122,33 @@ def _added_up(first: Outcome, second: Outcome) -> Outcome:
     )
 
 
-def _wait_for_pause(services: Services) -> bool:
-    """Wait for the Hub's pause to end, if it is short; says whether there was one that is over now."""
+def _listed(
+    services: Services, chosen: Sequence[Watch], listed: Sequence[tuple[str, str, list[Head]]]
+) -> dict[int, Outcome]:
+    """The outcomes of all that listings of their owners say to be unchanged, one request for many repos."""
+    outcomes: dict[int, Outcome] = {}
+    for _, _, heads in listed:
+        outcomes |= services.rounds.answer(chosen, heads)
+    known = {(endpoint, owner) for endpoint, owner, _ in listed}
+    plan = services.rounds.plan(watch for watch in chosen if watch.id not in outcomes)
+    for owner, asked in plan.listings.items():
+        if owner not in known:
+            with suppress(HubwatchError):  # every repo is then asked by itself, and says what is wrong
+                outcomes |= services.rounds.ask(owner, asked)
+    return outcomes
+
+
+def _pause_left(services: Services) -> timedelta:
+    """How long the Hub's pause still lasts."""
     with services.database.snapshot() as tx:
         until = pauses.until(tx, HUB)
-    if until is None:
-        return False
-    left = until - now()
+    return until - now() if until is not None else timedelta(0)
+
+
+def _wait(left: timedelta) -> bool:
+    """Wait for asking to be allowed again, if that is soon; says whether it is by now."""
     if timedelta(0) < left <= PATIENCE:
-        click.echo(f"the Hub asked for a pause: waiting {left.total_seconds():.0f} s", err=True)
+        click.echo(f"the Hub's limit asks for a pause: waiting {left.total_seconds():.0f} s", err=True)
         time.sleep(left.total_seconds() + 0.1)
     return left <= PATIENCE
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from storage.errors import UsageError
@@ -27,7 +30,12 @@ def run(ctx: click.Context, roles: str, host: str | None, port: int | None) -> N
         )
     settings = settings_of(ctx, host=host, port=port)
     with opened(settings) as database:
-        daemon.run(settings, database, roles=chosen, started=_tell)
+        whole = daemon.run(settings, database, roles=chosen, started=_tell)
+    if not whole:
+        # Python would wait for threads that did not end in time. What they are at is not written, and whoever
+        # comes next takes it up.
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _tell(url: str) -> None:

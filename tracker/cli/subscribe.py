@@ -244,6 +244,25 @@ def replay(ctx: click.Context, subscription: str, since: datetime | None, as_jso
 
 
 @subscribe.command()
+@click.option("--now", "at_once", is_flag=True, help="Wait for no settle window, digest or quiet hours.")
+@json_option
+@click.pass_context
+def send(ctx: click.Context, at_once: bool, as_json: bool) -> int:
+    """Send what is due, once: for those who poll without a daemon. Exits 1 when a receiver did not take it."""
+    from tracker.subscribing import send_due
+
+    settings = settings_of(ctx)
+    with opened(settings) as database:
+        sent = send_due(settings, database, clock=now, at_once=at_once)
+    if as_json:
+        show_json(sent)
+    else:
+        told = f"{sent['delivered']} sent, {sent['failed']} not taken, {sent['waiting']} not due yet"
+        click.echo(told if not sent["dead"] else f"{told}, {sent['dead']} given up")
+    return 1 if sent["failed"] or sent["dead"] else 0
+
+
+@subscribe.command()
 @click.argument("subscription", required=False)
 @click.option("--state", type=click.Choice([state.value for state in DeliveryState]), help="Only these.")
 @json_option

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from storage.model import Json
 from tracker.cli.context import printable
 from tracker.estimate.cards import catalogue
 from tracker.estimate.interface import EstimateOptions
 
-_STYLE = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "cyan", "info": "dim"}
+NARROW: Final = 24
+"""Fewest columns for a text beside its head; below that it takes a line of its own."""
+SEVERITY_STYLE = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "cyan", "info": "dim"}
+_LEVEL = {"error": "red", "warning": "yellow"}
+
+
+def severity_word(severity: str) -> str:
+    """The word of the command line for a severity, also for what OSV calls it."""
+    word = severity.lower()
+    return "medium" if word == "moderate" else word
 
 
 def severity_text(severity: str) -> str:
     """A severity as a fixed-width word, coloured."""
-    word = severity.lower()
-    word = "medium" if word == "moderate" else word
-    return f"[{_STYLE.get(word, '')}]{word:<8}[/]" if word in _STYLE else escape(word)
+    word = severity_word(severity)
+    return f"[{SEVERITY_STYLE[word]}]{word:<8}[/]" if word in SEVERITY_STYLE else escape(word)
 
 
 def bytes_text(size: Any) -> str:
@@ -40,21 +49,24 @@ def count_text(count: Any) -> str:
     return f"{count:,}" if isinstance(count, int) else "-"
 
 
-def print_changes(out: Console, changes: Iterable[dict[str, Json]], *, indent: str, prompts: bool = False) -> None:
-    """One line a change; with ``prompts`` also the prompt before and after of the first differing probe."""
-    for change in changes:
-        summary = escape(printable(change["summary"], 300))
-        out.print(f"{indent}{severity_text(change['severity'])} {change['class']:<28} {summary}", soft_wrap=True)
-        first = (change.get("facts") or {}).get("first_difference") if prompts else None
-        if first:
-            _print_prompt(out, first, indent)
-
-
-def _print_prompt(out: Console, first: dict[str, Json], indent: str) -> None:
-    out.print(f"{indent}  probe {escape(printable(first.get('probe', '?')))}", style="dim")
-    for mark, key, style in (("-", "before", "red"), ("+", "after", "green")):
-        for line in str(first.get(key) or "").split("\n"):
-            out.print(f"{indent}  {mark} {escape(printable(line, 400))}", style=style, soft_wrap=True)
+def print_row(out: Console, head: Text, body: Text, *, cut: bool) -> None:
+    """A head and what belongs to it: on a terminal cut to the width, or wrapped below itself; else one line."""
+    if not out.is_terminal:
+        out.print(head + body, soft_wrap=True)
+        return
+    room = out.width - head.cell_len
+    if cut:
+        body = body.copy()
+        body.truncate(max(room, 1), overflow="ellipsis")
+        out.print(head + body, no_wrap=True, overflow="ellipsis")
+        return
+    hang = head.cell_len
+    if room < NARROW:
+        out.print(head, no_wrap=True, overflow="ellipsis")
+        head, hang = Text("    "), 4
+        room = max(out.width - hang, 1)
+    for number, line in enumerate(body.wrap(out, room)):
+        out.print((head if not number else Text(" " * hang)) + line, no_wrap=True)
 
 
 def print_estimate(out: Console, estimate: dict[str, Json] | None, options: EstimateOptions | None = None) -> None:
@@ -66,7 +78,8 @@ def print_estimate(out: Console, estimate: dict[str, Json] | None, options: Esti
         out.print("no config.json: nothing to estimate")
         return
     status = f"{estimate['status']} ({estimate['source']})"
-    out.print(f"{estimate['architecture'] or estimate['model_type'] or 'unknown architecture'}: {status}")
+    name = printable(estimate["architecture"] or estimate["model_type"] or "unknown architecture", 100)
+    out.print(f"[bold]{escape(name)}[/]: {status}")
     if estimate.get("reason"):
         out.print(f"  {escape(printable(estimate['reason'], 300))}", style="dim")
     _print_counts(out, estimate)
@@ -76,7 +89,8 @@ def print_estimate(out: Console, estimate: dict[str, Json] | None, options: Esti
     _print_cards(out, estimate, options)
     for remark in estimate.get("findings") or ():
         fix = f"; {remark['fix']}" if remark.get("fix") else ""
-        out.print(f"  {remark['level']}: {escape(printable(remark['message'] + fix, 300))}")
+        head = Text.assemble("  ", (f"{remark['level']}:", _LEVEL.get(remark["level"], "dim")), " ")
+        print_row(out, head, Text(printable(remark["message"] + fix, 300)), cut=False)
 
 
 def methods_shown(options: EstimateOptions) -> Sequence[tuple[str, str]]:
@@ -91,24 +105,31 @@ def cards_shown(estimate: Mapping[str, Json], options: EstimateOptions) -> list[
     return [row for row in rows if wanted in (None, row["name"])]
 
 
+def _figure(out: Console, label: str, told: str) -> None:
+    print_row(out, Text(f"  {label:<14} "), Text(told), cut=False)
+
+
 def _print_cards(out: Console, estimate: dict[str, Json], options: EstimateOptions) -> None:
     rows = cards_shown(estimate, options)
     if not rows:
         return
     uses = [use for use in (*methods_shown(options), ("serve", "serving")) if f"{use[0]}_batch" in rows[0]]
-    table = Table("card", *(label for _, label in uses), box=None, pad_edge=False, title="largest batch")
+    table = Table("largest batch", box=None, pad_edge=False)
+    for _, label in uses:
+        table.add_column(label, justify="right")
     for row in rows:
-        table.add_row(row["name"], *(count_text(row[f"{key}_batch"]) for key, _ in uses))
+        batches = (row[f"{key}_batch"] for key, _ in uses)
+        table.add_row(row["name"], *(count_text(batch) if batch else "[dim]-[/]" for batch in batches))
     out.print(table)
 
 
 def _print_cost(out: Console, estimate: dict[str, Json]) -> None:
     if estimate.get("layers") is not None:
         forward = "will forward-pass" if estimate.get("forward_pass") else "will not forward-pass"
-        out.print(f"  layers        {count_text(estimate['layers'])}, {forward}")
+        _figure(out, "layers", f"{count_text(estimate['layers'])}, {forward}")
     cost = estimate.get("cost")
     if cost and cost.get("usd") is not None:
-        out.print(f"  cost          {cost['usd']:,.2f} $ on {cost['card']}, {cost['hours']:,.1f} h")
+        _figure(out, "cost", f"{cost['usd']:,.2f} $ on {cost['card']}, {cost['hours']:,.1f} h")
 
 
 def _print_counts(out: Console, estimate: dict[str, Json]) -> None:
@@ -119,12 +140,12 @@ def _print_counts(out: Console, estimate: dict[str, Json]) -> None:
             if counts.get("active") not in {None, counts["total"]}
             else ""
         )
-        out.print(f"  parameters    {count_text(counts['total'])}{active}")
+        _figure(out, "parameters", f"{count_text(counts['total'])}{active}")
     if checkpoint.get("total") is not None:
         delta = checkpoint.get("delta")
         told = f" (delta {delta:+,})" if isinstance(delta, int) else ""
-        why = f" {escape(printable(checkpoint['explanation'], 300))}" if checkpoint.get("explanation") else ""
-        out.print(f"  checkpoint    {count_text(checkpoint['total'])} by {checkpoint.get('source')}{told}{why}")
+        why = f" {printable(checkpoint['explanation'], 300)}" if checkpoint.get("explanation") else ""
+        _figure(out, "checkpoint", f"{count_text(checkpoint['total'])} by {checkpoint.get('source')}{told}{why}")
 
 
 _METHODS = {"full": ("full_finetune", "full fine-tune"), "lora": ("lora", "LoRA"), "qlora": ("qlora", "QLoRA")}
@@ -138,4 +159,4 @@ def _print_memory(out: Console, estimate: dict[str, Json], options: EstimateOpti
         if memory.get(key) is not None:
             less = light.get(key)
             told = f" ({bytes_text(less)} with gradient checkpointing)" if less and less != memory[key] else ""
-            out.print(f"  {label:<14} {bytes_text(memory[key])}{told}")
+            _figure(out, label, f"{bytes_text(memory[key])}{told}")

@@ -87,7 +87,7 @@ def add(
 
     target = repo_of(settings, repo)
     with opened(settings) as database:
-        added = watching.add(database, upstream_of(settings), target, wish, now=now())
+        added = watching.add(database, upstream_of(settings, database), target, wish, now=now())
     if not added.new:
         _already(target.id, as_json)
         return

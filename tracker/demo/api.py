@@ -133,7 +133,7 @@ class Api:
         refs = sorted(model.repo.refs.items())
         answer = {
             group: [
-                {"name": ref.removeprefix(prefix), "ref": ref, "targetCommit": sha}
+                {"name": ref.removeprefix(prefix), "ref": ref, "targetCommit": model.repo.peeled(sha)}
                 for ref, sha in refs
                 if ref.startswith(prefix)
             ]

@@ -62,7 +62,7 @@ def model_json(
 
 
 def _sibling(model: Model, path: str, item: TreeItem, *, blobs: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"rfilename": path}
+    row: dict[str, Any] = {"rfilename": shown(path)}
     if blobs:
         row |= {"size": file_size(model, item), "blobId": item.sha}
         pointer = model.repo.pointer(item.sha)
@@ -81,9 +81,10 @@ def entries_json(
     last = _last_commits(model, sha, [path for path, _ in entries]) if expand else {}
     rows = []
     for path, item in entries:
-        kind = "directory" if item.folder else "file"
+        # a submodule is no file: nothing can be fetched for it
+        kind = "directory" if item.folder or item.submodule else "file"
         row: dict[str, Any] = {"type": kind, "oid": item.sha, "size": 0}
-        if not item.folder:
+        if kind == "file":
             row["size"] = file_size(model, item)
             pointer = model.repo.pointer(item.sha)
             if pointer:
@@ -91,11 +92,11 @@ def entries_json(
                 row["lfs"] = {"oid": pointer.sha256, "size": pointer.size, "pointerSize": size}
                 if model.xet:
                     row["xetHash"] = xet_hash(pointer.sha256)
-        row["path"] = path
+        row["path"] = shown(path)
         if expand:
             commit = model.repo.commit_info(last[path])
             row["lastCommit"] = {"id": commit.sha, "title": commit.title, "date": stamp(commit.date)}
-            if not item.folder:
+            if kind == "file":
                 scan = {"virusFound": False, "virusNames": None}
                 row["securityFileStatus"] = {"status": "safe", "avScan": scan, "pickleImportScan": None}
         rows.append(row)
@@ -114,6 +115,11 @@ def commit_json(commit: Commit, *, formatted: bool) -> dict[str, Any]:
     if formatted:
         row["formatted"] = {"title": _escaped(commit.title), "message": _escaped(commit.body)}
     return row
+
+
+def shown(path: str) -> str:
+    """A path as JSON can hold it: bytes that are no UTF-8 become replacement characters."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def file_size(model: Model, item: TreeItem) -> int:

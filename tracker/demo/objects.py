@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 FILE_MODE = "100644"
 TREE_MODE = "40000"
+SUBMODULE_MODE = "160000"
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # A pointer is small; a larger blob is never read as one.
 POINTER_LIMIT = 1024
@@ -35,6 +36,11 @@ class TreeItem:
     def folder(self) -> bool:
         """Whether it names a tree."""
         return self.mode == TREE_MODE
+
+    @property
+    def submodule(self) -> bool:
+        """Whether it names a commit of another repository, which is not here."""
+        return self.mode == SUBMODULE_MODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +134,18 @@ def parse_commit(sha: str, data: bytes) -> Commit:
         tree=fields["tree"][0],
         parents=tuple(fields["parent"]),
         author=fields["author"][0].rpartition(" <")[0],
-        date=datetime.fromtimestamp(stamp, UTC),
+        date=_moment(stamp),
         title=title,
         body=body,
     )
+
+
+def _moment(stamp: int) -> datetime:
+    """A commit's date; 1970 for one that no calendar holds."""
+    try:
+        return datetime.fromtimestamp(max(0, stamp), UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def _raw(text: str) -> bytes:

@@ -81,6 +81,14 @@ class ObjectStore:
                 return None
         return self._kinds[sha]
 
+    def peeled(self, sha: str) -> str:
+        """What an annotated tag names in the end; the sha itself for anything else."""
+        found = self.info(sha)
+        while found and found[0] == "tag":
+            sha = self._read(sha, "tag").split(b"\n")[0].removeprefix(b"object ").decode("ascii")
+            found = self.info(sha)
+        return sha
+
     def pointer(self, sha: str) -> Pointer | None:
         """What a blob says as an LFS pointer; None for an ordinary file."""
         if sha not in self._pointers:

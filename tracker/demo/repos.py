@@ -165,7 +165,7 @@ class GitRepo(ObjectStore):
         """The commit that a branch, tag, full ref or full sha names; None when there is none."""
         for name in (revision, f"refs/heads/{revision}", f"refs/tags/{revision}"):
             if name in self.refs:
-                return self.refs[name]
+                return self.peeled(self.refs[name])
         if len(revision) == 40 and set(revision) <= set("0123456789abcdef"):
             found = self.info(revision)
             return revision if found and found[0] == "commit" else None
@@ -202,7 +202,7 @@ class GitRepo(ObjectStore):
     def files(self, revision: str) -> Iterator[tuple[str, TreeItem]]:
         """Every file of a revision."""
         tree = self.commit_info(self._require(revision)).tree
-        return ((path, item) for path, item in self.entries(tree) if not item.folder)
+        return ((path, item) for path, item in self.entries(tree) if not item.folder and not item.submodule)
 
     def content(self, revision: str, path: str) -> bytes | None:
         """A small file's bytes, or the stored first bytes of an LFS file; None when it is not there."""

@@ -10,6 +10,10 @@ from storage.model import Watch
 class Dispatcher(Protocol):
     """Takes watches that are due and has each checked, never twice at a time."""
 
+    def start(self) -> None:
+        """Begin; nothing is taken before. Raises StorageError when that is not possible."""
+        ...
+
     def submit(self, watch: Watch) -> bool:
         """Have a watch checked; False when it is waiting or running already, or there is no room."""
         ...

@@ -8,17 +8,23 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from storage.model import Watch
 
+WAITING = 16
+"""Checks in hand for each thread: enough for the short ones between two ticks, few enough to let others pass."""
+
 
 class ThreadDispatcher:
-    """At most ``threads`` checks at a time and as many again waiting; the rest stay due in the database."""
+    """At most ``threads`` checks at a time, and some waiting; the rest stay due in the database."""
 
     def __init__(self, check: Callable[[Watch], object], *, threads: int) -> None:
         self._check = check
-        self._room = threads * 2
+        self._room = threads * WAITING
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="check")
         self._lock = threading.Lock()
         self._open: dict[int, Future[object]] = {}
         self._closed = False
+
+    def start(self) -> None:
+        """See `tracker.dispatch.interface.Dispatcher`; a thread starts with the first check that needs it."""
 
     def submit(self, watch: Watch) -> bool:
         """See `tracker.dispatch.interface.Dispatcher`."""

@@ -1,6 +1,7 @@
 """The Hub by its API: `HubClient` is an `Upstream` over huggingface_hub.
 
     head       one request: where does the ref stand, in what state is the repo
+    peek       one request of another quota: where does the ref stand
     walk       commit pages, newest first, until something known
     manifest   every page of one tree
     content    one small file, verified          header   one weight header, by range
@@ -15,11 +16,13 @@ is shared by threads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from urllib.parse import quote
+from itertools import islice
+from urllib.parse import quote, urlsplit
 
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # exported lazily
@@ -28,14 +31,17 @@ from storage.errors import UsageError
 from storage.model import FileEntry, Head, Json, Manifest, RepoRef, RepoState, valid_owner
 from tracker.hub import fields, files, history_api
 from tracker.hub.answers import ENDPOINT_HELP, FAULT_HELP, HELP
+from tracker.hub.budget import Gate
 from tracker.hub.deadline import DEFAULT_CONNECT_S, DEFAULT_DEADLINE_S, DEFAULT_READ_S
 from tracker.hub.errors import AccessDenied, RevisionGone, UpstreamFault
 from tracker.hub.interface import Listing, Upstream, Walk
 from tracker.hub.limits import Budget
 from tracker.hub.paging import pages
-from tracker.hub.wire import Wire, utc_now
+from tracker.hub.wire import REDIRECTS, Wire, joined, utc_now
 
 EXPANDED = ("sha", "lastModified", "createdAt", "disabled", "gated", "private", "downloads")
+PEEKED = ".gitattributes"
+"""The file that is asked for only to learn the commit: nearly every repo has it, and nobody counts it."""
 LISTING_PAGE = 1_000
 MAX_LISTED = 100_000
 MAX_COUNT = 10**15
@@ -53,6 +59,7 @@ class HubClient(Upstream, Listing):
         connect_s: Seconds for one connect.
         read_s: Seconds of silence before giving up.
         clock: The wall clock, by which rate limit windows end.
+        gate: The budget that requests are paid from; None pays nothing.
 
     Raises:
         UsageError: The endpoint is no http(s) address, or the token cannot be one.
@@ -68,8 +75,17 @@ class HubClient(Upstream, Listing):
         connect_s: float = DEFAULT_CONNECT_S,
         read_s: float = DEFAULT_READ_S,
         clock: Callable[[], datetime] = utc_now,
+        gate: Gate | None = None,
     ) -> None:
-        self._wire = Wire(endpoint, token, deadline_s=deadline_s, connect_s=connect_s, read_s=read_s, clock=clock)
+        self._wire = Wire(
+            endpoint,
+            token,
+            deadline_s=deadline_s,
+            connect_s=connect_s,
+            read_s=read_s,
+            clock=clock,
+            gate=gate,
+        )
 
     def __repr__(self) -> str:
         """The endpoint; whether there is a token, never which."""
@@ -141,6 +157,12 @@ class HubClient(Upstream, Listing):
                 self._wire, repo, head=_checked_sha(head), known=known, since=since, only_head=only_head
             )
 
+    def recent(self, repo: RepoRef, *, head: str, limit: int = history_api.FIRST_PAGE) -> history_api.Recent:
+        """The newest commits of ``head``, at most ``limit``, in one request."""
+        _checked(repo)
+        with self._wire.operation():
+            return history_api.read_recent(self._wire, repo, head=_checked_sha(head), limit=limit)
+
     def manifest(self, repo: RepoRef, revision: str) -> Manifest:
         """See `Upstream.manifest`. Names that git forbids are kept under made-up ones (`fields.safe_path`)."""
         _checked(repo)
@@ -178,7 +200,23 @@ class HubClient(Upstream, Listing):
                 raise
         return True
 
-    def listing(self, owner: str) -> list[Head]:
+    def peek(self, repo: RepoRef, *, ref: str = "main") -> str | None:
+        """See `Upstream.peek`: one HEAD of ``.gitattributes``, whose redirect names the commit.
+
+        Never ``config.json``: the Hub counts a request for that as a download.
+        """
+        url = f"{self.endpoint}/{_checked(repo).id}/resolve/{_quoted_ref(ref)}/{PEEKED}"
+        with self._wire.operation(), self._wire.open(url, method="HEAD") as response:
+            place = re.fullmatch(
+                r"/api/resolve-cache/models/([^/]+/[^/]+)/([0-9a-f]{40})/.*",
+                urlsplit(joined(url, response.headers.get("location", ""))).path,
+            )
+            if response.status_code in REDIRECTS and place and place[1] == repo.id:
+                return place[2]
+            named = response.headers.get("x-repo-commit", "")
+            return named if response.status_code == 200 and fields.is_sha(named) else None
+
+    def listing(self, owner: str, *, max_pages: int | None = None) -> list[Head]:
         """See `Listing.listing`: one request a page of 1,000, the last modified first.
 
         Entries that make no sense or are not the owner's are left out; the state is never RENAMED or MISSING.
@@ -190,7 +228,8 @@ class HubClient(Upstream, Listing):
         asked = [("author", owner), ("sort", "lastModified"), ("limit", str(LISTING_PAGE))]
         heads: dict[str, Head] = {}
         with self._wire.operation():
-            for page in pages(self._wire, "/api/models", asked + [("expand", name) for name in EXPANDED]):
+            listed = pages(self._wire, "/api/models", asked + [("expand", name) for name in EXPANDED])
+            for page in islice(listed, max_pages):
                 for head in filter(None, (_listed(item, owner) for item in page.items)):
                     heads.setdefault(head.canonical, replace(head, with_token=self.has_token))
                 if len(heads) >= MAX_LISTED:

@@ -49,6 +49,12 @@ def current_operation() -> Operation:
     return _CURRENT.get() or Operation(ends=time.monotonic() + DEFAULT_DEADLINE_S)
 
 
+def time_left() -> float | None:
+    """Seconds until the operation that this thread is in has to be over; None when it is in none."""
+    current = _CURRENT.get()
+    return current.remaining() if current else None
+
+
 @contextmanager
 def operation(
     seconds: float,

@@ -2,13 +2,15 @@
 
 HubError
  |- RateLimited     429, or the window is spent: a pause to be kept as data
+ |  `- BudgetSpent  our own share of the window is spent, for questions of this urgency
  |- Unreachable     no answer: DNS, connect, reset, stall, deadline
  |- UpstreamFault   5xx, or an answer that makes no sense
  |- AccessDenied    the repo's state forbids reading (carries the RepoState)
  |- RevisionGone    the sha or ref is not there (any more)
  |- FileGone        the revision lists a file that cannot be fetched
  |- TooLarge        more than the cap
- `- Corrupt         bytes that do not match their hash or declared length
+ |- Corrupt         bytes that do not match their hash or declared length
+ `- GitUnavailable  git cannot tell (now, here, or of this repo): the API may
 """
 
 from __future__ import annotations
@@ -32,6 +34,12 @@ class RateLimited(HubError):
     def __init__(self, message: str, *, seconds: float, help: str = "") -> None:  # noqa: A002
         super().__init__(message, help=help)
         self.seconds = seconds
+
+
+class BudgetSpent(RateLimited):
+    """Our share of the Hub's window is used up for questions of this urgency; more urgent ones may go on."""
+
+    code = "budget_spent"
 
 
 class Unreachable(HubError):
@@ -84,3 +92,17 @@ class Corrupt(HubError):
     """Bytes that do not match their hash, or a header that lies about its length."""
 
     code = "corrupt"
+
+
+class GitUnavailable(HubError):
+    """Git cannot tell, whatever the cause: read by the API instead. It says nothing about the repo's state.
+
+    ``reason`` is a stable word: ``no_git``, ``refused``, ``not_served``, ``too_large``, ``timed_out``,
+    ``corrupt``, ``differs`` (from what the API says), ``failed``.
+    """
+
+    code = "git_unavailable"
+
+    def __init__(self, message: str, *, reason: str, help: str = "") -> None:  # noqa: A002
+        super().__init__(message, help=help)
+        self.reason = reason

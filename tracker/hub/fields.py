@@ -29,6 +29,8 @@ _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _EMAIL = re.compile(r"[^\s<>@,;]{1,254}@[^\s<>@,;]{1,254}")
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
+_NOT_A_PATH = re.compile("[\x00\ud800-\udfff\ufffd]")
+"""U+FFFD stands for bytes that are no UTF-8: by that name the file cannot be asked for."""
 
 
 def is_sha(value: Json) -> bool:
@@ -92,7 +94,7 @@ def authors(value: Json) -> str:
 def safe_path(path: Json) -> str:
     """A file's path as the manifest keeps it: as it is, or under a made-up name when it cannot be a git path.
 
-    A name that git forbids or no request can carry (absolute, ``..``, NUL, lone surrogates, over 1,024 bytes)
+    A name that git forbids or no request can carry (absolute, ``..``, NUL, no UTF-8, over 1,024 bytes)
     is neither dropped nor refused: dropping would hide a file, refusing would let one file stop the whole
     watch. It is kept as ``unsafe-name:<hash>:<its last readable characters>``, which cannot be fetched, so
     that it ends as a gap that people see.
@@ -106,7 +108,7 @@ def safe_path(path: Json) -> str:
     parts = path.split("/")
     raw = path.encode("utf-8", "surrogatepass")
     forbidden = any(part in ("", ".", "..") or part.lower() == ".git" for part in parts)
-    if not forbidden and len(raw) <= PATH_LIMIT and not _UNFIT.search(path) and not is_unsafe(path):
+    if not forbidden and len(raw) <= PATH_LIMIT and not _NOT_A_PATH.search(path) and not is_unsafe(path):
         return path
     readable = re.sub(r"[^A-Za-z0-9._-]", "_", path[-80:], flags=re.ASCII)
     return f"{UNSAFE_PREFIX}{hashlib.sha256(raw).hexdigest()[:16]}:{readable}"

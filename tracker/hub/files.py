@@ -46,7 +46,7 @@ def read_content(wire: Wire, repo: RepoRef, revision: str, entry: FileEntry) -> 
     def attempt(fresh: bool) -> bytes:
         with _opened(wire, repo, revision, entry, {}, fresh=fresh) as response:
             body = wire.read(response, entry.size) if response.status_code == 200 else None
-        if body is None or not _matches(body, entry):
+        if body is None or not matches(body, entry):
             raise Corrupt(f"{repo.id}: {plain(entry.path)} is not what the tree lists", help=CORRUPT_HELP)
         return body
 
@@ -188,7 +188,8 @@ def _check_linked(response: httpx2.Response, entry: FileEntry, repo: RepoRef) ->
         raise Corrupt(f"{repo.id}: the Hub has another {plain(entry.path)} than the tree lists", help=CORRUPT_HELP)
 
 
-def _matches(body: bytes, entry: FileEntry) -> bool:
+def matches(body: bytes, entry: FileEntry) -> bool:
+    """Whether these bytes are the whole file that a tree lists: its size, and its sha256 or git blob id."""
     if len(body) != entry.size:
         return False
     if entry.lfs_sha256 is not None:

@@ -6,7 +6,8 @@ The API names no parents: the listing's order stands in for them, and every revi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
@@ -26,6 +27,27 @@ MAX_COMMITS = 100_000
 MAX_FILES = 200_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recent:
+    """The newest commits of a head, newest first, as one page of the list gives them.
+
+    ``more`` says that there are older ones, ``total`` how many commits there are in all, if the Hub said so.
+    """
+
+    revisions: tuple[Revision, ...]
+    more: bool
+    total: int | None
+
+
+def read_recent(wire: Wire, repo: RepoRef, *, head: str, limit: int) -> Recent:
+    """The first page of a head's commits, in one request. Raises UpstreamFault when it makes no sense."""
+    for page in pages(wire, _path(repo, head), [("limit", str(limit))]):
+        revisions = tuple(map(_revision, page.items))
+        _check_start(repo, head, revisions)
+        return Recent(revisions=revisions, more=page.more, total=page.total)
+    raise UpstreamFault(f"{repo.id}: no page of commits", help=FAULT_HELP)
+
+
 def read_walk(
     wire: Wire,
     repo: RepoRef,
@@ -36,15 +58,50 @@ def read_walk(
     only_head: bool,
 ) -> Walk:
     """See `Upstream.walk`. Beyond `MAX_COMMITS` the rest is left unread and ``horizon`` says so."""
+    listed = _commits(wire, repo, head, first=1 if only_head else FIRST_PAGE)
+    walk = cut(listed, known=known, since=since, only_head=only_head)
+    return walk or Walk(revisions=(), met=None)
+
+
+def walk_of(
+    recent: Recent, *, known: Callable[[str], bool], since: datetime | None, only_head: bool
+) -> Walk | None:
+    """The walk, if it ends within these commits; None when older ones belong to it."""
+    count = len(recent.revisions)
+    listed = ((revision, recent.more or at < count) for at, revision in enumerate(recent.revisions, start=1))
+    return cut(listed, known=known, since=since, only_head=only_head, whole=not recent.more)
+
+
+def cut(
+    listed: Iterable[tuple[Revision, bool]],
+    *,
+    known: Callable[[str], bool],
+    since: datetime | None,
+    only_head: bool,
+    whole: bool = True,
+) -> Walk | None:
+    """The walk along commits, newest first, each with whether older ones follow: see `Upstream.walk`.
+
+    None when the commits end before the walk does, and ``whole`` says that they are not all.
+    """
     newest_first: list[Revision] = []
-    for revision, more in _commits(wire, repo, head, first=1 if only_head else FIRST_PAGE):
+    for revision, more in listed:
         if known(revision.sha):
             return Walk(revisions=tuple(reversed(newest_first)), met=revision.sha)
         newest_first.append(revision)
-        cut = since is not None and revision.committed_at < since
-        if only_head or cut or len(newest_first) >= MAX_COMMITS:
+        old = since is not None and revision.committed_at < since
+        if only_head or old or len(newest_first) >= MAX_COMMITS:
             return Walk(revisions=tuple(reversed(newest_first)), met=None, horizon=more)
-    return Walk(revisions=tuple(reversed(newest_first)), met=None)
+    return Walk(revisions=tuple(reversed(newest_first)), met=None) if whole else None
+
+
+def _path(repo: RepoRef, head: str) -> str:
+    return f"/api/models/{repo.id}/commits/{head}"
+
+
+def _check_start(repo: RepoRef, head: str, revisions: Sequence[Revision]) -> None:
+    if not revisions or revisions[0].sha != head:
+        raise UpstreamFault(f"{repo.id}: the commits of {head[:12]} do not start with it", help=FAULT_HELP)
 
 
 def _commits(wire: Wire, repo: RepoRef, head: str, *, first: int) -> Iterator[tuple[Revision, bool]]:
@@ -54,14 +111,14 @@ def _commits(wire: Wire, repo: RepoRef, head: str, *, first: int) -> Iterator[tu
     given already is left out.
     """
     given: set[str] = set()
-    path = f"/api/models/{repo.id}/commits/{head}"
+    path = _path(repo, head)
     for limit, most in ((first, 1), (FULL_PAGE, None)):
         listed: set[str] = set()
         more = False
         for page in islice(pages(wire, path, [("limit", str(limit))]), most):
             revisions = [_revision(item) for item in page.items]
-            if not listed and (not revisions or revisions[0].sha != head):
-                raise UpstreamFault(f"{repo.id}: the commits of {head[:12]} do not start with it", help=FAULT_HELP)
+            if not listed:
+                _check_start(repo, head, revisions)
             if listed.issuperset(revision.sha for revision in revisions):
                 raise UpstreamFault(f"{repo.id}: a page of commits brings nothing new", help=FAULT_HELP)
             fresh = [revision for revision in revisions if revision.sha not in given]

@@ -28,6 +28,26 @@ class Walk:
     horizon: bool = False
 
 
+class Files(Protocol):
+    """What tells a revision's files: an `Upstream`, or one history that is being read. See there."""
+
+    def manifest(self, repo: RepoRef, revision: str) -> Manifest:
+        """See `Upstream.manifest`."""
+        ...
+
+    def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
+        """See `Upstream.content`."""
+        ...
+
+    def header(self, repo: RepoRef, revision: str, entry: FileEntry, *, limit: int) -> bytes:
+        """See `Upstream.header`."""
+        ...
+
+    def part(self, repo: RepoRef, revision: str, entry: FileEntry, *, start: int, stop: int) -> bytes:
+        """See `Upstream.part`."""
+        ...
+
+
 class Upstream(Protocol):
     """A source of repos."""
 
@@ -36,6 +56,13 @@ class Upstream(Protocol):
 
         Every state a repo can be in is an answer, not an error; RateLimited, Unreachable and
         UpstreamFault are errors.
+        """
+        ...
+
+    def peek(self, repo: RepoRef, *, ref: str = "main") -> str | None:
+        """Where a ref stands, asked in one request that draws on another quota than `head`.
+
+        None whenever the answer is anything but a plain commit: then only `head` says what there is to know.
         """
         ...
 
@@ -94,6 +121,9 @@ class Upstream(Protocol):
 class Listing(Protocol):
     """What answers for many repos at once."""
 
-    def listing(self, owner: str) -> list[Head]:
-        """Every model of an owner, all pages. What is missing from it proves nothing."""
+    def listing(self, owner: str, *, max_pages: int | None = None) -> list[Head]:
+        """The models of an owner, those changed last first, at most so many pages (default: all).
+
+        What is missing from it proves nothing.
+        """
         ...

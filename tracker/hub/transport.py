@@ -17,6 +17,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +27,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import httpcore2
 import httpx2
+import structlog
 from huggingface_hub import get_session, set_client_factory
 
+from tracker import metrics
 from tracker.hub.deadline import DeadlineBackend, current_operation
 from tracker.hub.errors import RateLimited, Unreachable, UpstreamFault
 from tracker.hub.limits import parse_pause
@@ -41,6 +44,8 @@ UNREACHABLE_HELP = (
 PAUSE_HELP = (
     "nothing to do: every call waits until the Hub's window is over; a token (HF_TOKEN) has a larger quota"
 )
+
+log = structlog.get_logger("hubwatch.hub")
 
 
 class DeadlineTransport(httpx2.BaseTransport):
@@ -69,8 +74,9 @@ class DeadlineTransport(httpx2.BaseTransport):
             content=request.stream,
             extensions={**request.extensions, "timeout": limits},
         )
-        with _reaching(where):
+        with _seen(request) as seen, _reaching(where):
             response = self._pool(request.url).handle_request(outgoing)
+            seen.append(response.status)
         return httpx2.Response(
             status_code=response.status,
             headers=response.headers,
@@ -118,6 +124,33 @@ class DeadlineTransport(httpx2.BaseTransport):
             keepalive_expiry=KEEP_ALIVE_S,
             network_backend=DeadlineBackend(),
         )
+
+
+@contextmanager
+def _seen(request: httpx2.Request) -> Iterator[list[int]]:
+    """Count and time a request; the block puts in the status that was answered, or breaks.
+
+    The query is never told: that of a storage address is as good as a password, and so may its path be.
+    """
+    kind = metrics.kind_of(request.url.path)
+    status: list[int] = []
+    began = time.monotonic()
+    try:
+        yield status
+    finally:
+        seconds = time.monotonic() - began
+        answered = status[0] if status else None
+        metrics.requested(kind, answered, seconds)
+        if structlog.is_configured():  # else this is a library in somebody's program, where all would be printed
+            log.debug(
+                "hub request",
+                method=request.method,
+                host=request.url.host,
+                path=None if kind == "storage" else request.url.path,
+                kind=kind,
+                status=answered,
+                ms=round(seconds * 1000),
+            )
 
 
 class _Body(httpx2.SyncByteStream):

@@ -20,6 +20,7 @@ from storage.errors import UsageError
 from storage.model import Json, RepoRef
 from tracker.hub import transport
 from tracker.hub.answers import ENDPOINT_HELP, FAULT_HELP, plain, refusal
+from tracker.hub.budget import Gate
 from tracker.hub.deadline import operation
 from tracker.hub.errors import HubError, RateLimited, UpstreamFault
 from tracker.hub.limits import Budget, parse_budgets, parse_pause
@@ -31,6 +32,8 @@ MAX_SMALL = 64 * 1024
 MAX_HOPS = 5
 """Redirects followed for one question."""
 MAX_BUDGETS = 8
+QUOTAS = ("api", "resolvers")
+"""The quotas that we pay into; what else an answer names is only remembered."""
 REDIRECTS = (301, 302, 303, 307, 308)
 
 Origin = tuple[str, str, int]
@@ -76,6 +79,7 @@ class Wire:
         connect_s: Seconds for one connect.
         read_s: Seconds for one silence.
         clock: The wall clock, for rate limit windows.
+        gate: What every request to the endpoint's origin passes; None lets all through.
 
     Raises:
         UsageError: The endpoint is no http(s) URL, or the token cannot be one.
@@ -91,6 +95,7 @@ class Wire:
         connect_s: float,
         read_s: float,
         clock: Callable[[], datetime],
+        gate: Gate | None = None,
     ) -> None:
         self.endpoint = endpoint.strip().rstrip("/")
         self.origin = origin(self.endpoint)
@@ -105,6 +110,7 @@ class Wire:
         self._anonymous = self._build_headers(None)
         self._deadline_s, self._connect_s, self._read_s = deadline_s, connect_s, read_s
         self._clock = clock
+        self._gate = gate
         self._lock = threading.Lock()
         self._budgets: dict[str, Budget] = {}
         self._paused_until: datetime | None = None
@@ -144,17 +150,19 @@ class Wire:
         return origin(url) == self.origin
 
     @contextmanager
-    def open(self, url: str, headers: Mapping[str, str] | None = None) -> Iterator[httpx2.Response]:
-        """Send one GET and give its response, body unread; the token goes along on our own origin only.
+    def open(
+        self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
+    ) -> Iterator[httpx2.Response]:
+        """Send one request and give its response, body unread; the token goes along on our own origin only.
 
-        Raises RateLimited without asking while the Hub's window is spent.
+        Raises RateLimited without asking while the Hub's window, or our share of it, is spent.
         """
         authorized = self.owns(url)
         if authorized:
             self._hold(url)
         sent = {**(self._headers if authorized else self._anonymous), **(headers or {})}
         try:
-            with transport.session().stream("GET", url, headers=sent) as response:
+            with transport.session().stream(method, url, headers=sent) as response:
                 yield response
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
             raise UpstreamFault(
@@ -232,15 +240,20 @@ class Wire:
             raise RateLimited(
                 f"the Hub's window is spent for {wait:.0f} s more", seconds=wait, help=transport.PAUSE_HELP
             )
+        if self._gate is not None:
+            self._gate.take(name)
 
     def _observe(self, response: httpx2.Response) -> None:
         now = self._clock()
         ours = self.owns(str(response.url))
         if ours:
+            told = parse_budgets(response.headers, now)[:MAX_BUDGETS]
             with self._lock:
-                for budget in parse_budgets(response.headers, now):
+                for budget in told:
                     if budget.name in self._budgets or len(self._budgets) < MAX_BUDGETS:
                         self._budgets[budget.name] = budget
+            if self._gate is not None:
+                self._gate.learn([budget for budget in told if budget.name in QUOTAS])
         if response.status_code == 429:
             seconds = parse_pause(response.headers, now)
             if ours:

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tracker import metrics
+
 START_SECONDS = 20.0  # for the child to come up on a busy machine
 MAX_ANSWER = 8 << 20  # bytes: the longest prompt, every character escaped
 _CHILD = Path(__file__).with_name("child.py")
@@ -62,9 +64,11 @@ class Sandbox:
                 self._child = _Child(*self._start)
             answer = self._child.ask(request, seconds=seconds)
         except _Trouble as trouble:
+            metrics.child_failed(self._start[0], str(trouble))
             self.close()
             return {"gap": str(trouble)}
         if answer.get("gap") == "memory":
+            metrics.child_failed(self._start[0], "memory")
             self.close()
         return answer
 
@@ -94,6 +98,7 @@ class _Child:
             start_new_session=True,
             bufsize=0,
         )
+        metrics.child_started(kind)
         assert self._process.stdin is not None  # noqa: S101 - PIPE was asked for
         assert self._process.stdout is not None  # noqa: S101
         self._stdin, self._stdout = self._process.stdin, self._process.stdout

@@ -78,11 +78,12 @@ class Viewer:
             raise NotFound(f"{repo.id} is not known here", help=f"run: hubwatch watch add {repo.id}")
 
 
-def _reader(request: Request, web: Here) -> Viewer:
+def reading(request: Request, web: Here) -> Viewer:
+    """Whoever may read here. Raises Unauthorized."""
     token, _ = _identify(request, web)
     if token is None and web.settings.web.read == "token":
         raise _unauthorized("reading needs a token here")
-    return Viewer(token=token, client=_client(request))
+    return Viewer(token=token, client=client_of(request))
 
 
 def _member(request: Request, web: Here) -> Viewer:
@@ -90,7 +91,7 @@ def _member(request: Request, web: Here) -> Viewer:
     token, _ = _identify(request, web)
     if token is None:
         raise _unauthorized("this needs a token")
-    return Viewer(token=token, client=_client(request))
+    return Viewer(token=token, client=client_of(request))
 
 
 def _writer(request: Request, web: Here, _: Annotated[object, Security(BEARER)]) -> Viewer:
@@ -101,11 +102,11 @@ def _writer(request: Request, web: Here, _: Annotated[object, Security(BEARER)])
         raise Forbidden(
             "this token does not allow writing", help="make one with: hubwatch token create NAME --scope write"
         )
-    _limit(web, f"token:{token.id}")
-    return Viewer(token=token, client=_client(request))
+    limit(web, f"token:{token.id}")
+    return Viewer(token=token, client=client_of(request))
 
 
-Reader = Annotated[Viewer, Depends(_reader)]
+Reader = Annotated[Viewer, Depends(reading)]
 Member = Annotated[Viewer, Depends(_member)]
 Writer = Annotated[Viewer, Depends(_writer)]
 
@@ -136,7 +137,7 @@ def _identify(request: Request, web: Web) -> tuple[AccessToken | None, str]:
     with web.database.snapshot() as tx:
         token = tokens.find(tx, secret)
     if token is None or not token.allows(Scope.READ):
-        _limit(web, f"refused:{_client(request)}")
+        limit(web, f"refused:{client_of(request)}")
         raise _unauthorized("this token is not good here")
     now = web.clock()
     if tokens.is_stale(token, now):
@@ -153,7 +154,8 @@ def _password(value: str) -> str:
         return ""
 
 
-def _limit(web: Web, client: str) -> None:
+def limit(web: Web, client: str) -> None:
+    """Count what a client asks; raises TooMany beyond what is allowed."""
     wait = web.limiter.take(client)
     if wait:
         seconds = str(math.ceil(wait))
@@ -165,5 +167,6 @@ def _unauthorized(message: str) -> Unauthorized:
     return Unauthorized(message, help=_HELP, headers={"WWW-Authenticate": 'Bearer, Basic realm="hubwatch"'})
 
 
-def _client(request: Request) -> str:
+def client_of(request: Request) -> str:
+    """The address that a request came from."""
     return request.client.host if request.client else "unknown"

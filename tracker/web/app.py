@@ -9,11 +9,9 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import PlainTextResponse
 from starlette.middleware.gzip import GZipMiddleware
 
 from advisories.query import Source, StoredSource
-from storage import schema
 from storage.database import Database, Transaction
 from tracker.estimating import exact_estimator
 from tracker.examine import Examiner
@@ -23,15 +21,38 @@ from tracker.probe.meta import MetaCounter
 from tracker.probe.render import Prober
 from tracker.settings import Settings
 from tracker.snapshot.build import Parser
-from tracker.web import events, feeds, osv_api, pages, problems, rest, rest_subscriptions, rest_watches
+from tracker.vitals import Vitals
+from tracker.web import (
+    events,
+    feeds,
+    hooks,
+    osv_api,
+    pages,
+    probes,
+    problems,
+    rest,
+    rest_advisories,
+    rest_subscriptions,
+    rest_watches,
+)
 from tracker.web.access import BEARER
 from tracker.web.bulk import Bulk
 from tracker.web.compare import Comparer
-from tracker.web.context import Here, SourceOf, Web
+from tracker.web.context import SourceOf, Web
 from tracker.web.edge import Conditional, Guard
 from tracker.web.limits import Limiter
+from tracker.web.requests import Requests
 
-ROUTERS = (rest.router, rest_watches.router, rest_subscriptions.router, osv_api.router, feeds.router, pages.router)
+ROUTERS = (
+    rest.router,
+    rest_advisories.router,
+    rest_watches.router,
+    rest_subscriptions.router,
+    osv_api.router,
+    feeds.router,
+    hooks.router,
+    pages.router,
+)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "testserver")
 _ABOUT = (
     "What changed in the model repos that are followed here, and the advisories about it. Reading is open or "
@@ -47,12 +68,13 @@ def create_app(
     loader: Loader | None = None,
     examiner: Examiner | None = None,
     source: SourceOf | None = None,
+    vitals: Vitals | None = None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> FastAPI:
     """Make the application over one database.
 
-    ``loader`` and ``examiner`` are the daemon's, else its own; ``source`` is where OSV queries are answered
-    from, the database unless given.
+    ``loader``, ``examiner`` and ``vitals`` are the daemon's, else its own; ``source`` is where OSV queries are
+    answered from, the database unless given.
     """
     loader = loader or Loader(_upstream(settings), database, Parser())
     app = FastAPI(
@@ -77,12 +99,13 @@ def create_app(
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(events.router(settings, database))
-    _probes(app)
+    app.include_router(probes.router(settings, vitals or Vitals(database, clock, ("web",))))
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     # the last one added sees a request first
     app.add_middleware(Conditional)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
     app.add_middleware(Guard, hosts={*_LOOPBACK, settings.host.lower(), *map(str.lower, settings.allowed_hosts)})
+    app.add_middleware(Requests)
     return app
 
 
@@ -97,19 +120,6 @@ def _upstream(settings: Settings) -> HubClient:
 
 def _examiner(settings: Settings) -> Examiner:
     return Examiner(Prober(), exact_estimator(settings.estimate.transformers, MetaCounter()))
-
-
-def _probes(app: FastAPI) -> None:
-    @app.get("/healthz", response_class=PlainTextResponse, include_in_schema=False)
-    def healthz() -> str:
-        """Alive: the process answers."""
-        return "ok\n"
-
-    @app.get("/readyz", response_class=PlainTextResponse, include_in_schema=False)
-    def readyz(web: Here) -> str:
-        """Ready: the database answers and has our schema."""
-        schema.require_current(web.database)
-        return "ok\n"
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

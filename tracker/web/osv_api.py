@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import pydantic_core
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -19,8 +20,8 @@ from storage.model import Json
 from tracker.web.access import Reader
 from tracker.web.bulk import BulkFile, http_date
 from tracker.web.context import Here, Web
+from tracker.web.osv_schemas import OSV_BATCH, OSV_ERROR, OSV_QUERY, OSV_VULNS
 from tracker.web.problems import OPENAPI_PROBLEMS
-from tracker.web.schemas import OSV_BATCH, OSV_ERROR, OSV_QUERY, OSV_VULNS
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 router = APIRouter(tags=["OSV"])
@@ -162,7 +163,7 @@ def _parsed(body: bytes) -> Json:
 
 
 def _json(value: dict[str, Any]) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False, allow_nan=False), media_type="application/json")
+    return Response(pydantic_core.to_json(value), media_type="application/json")
 
 
 def _dated(found: BulkFile) -> dict[str, str]:

@@ -22,7 +22,7 @@ from tracker.web.access import Member, Writer, record
 from tracker.web.context import Here
 from tracker.web.paging import page
 from tracker.web.problems import OPENAPI_PROBLEMS, OPENAPI_WRITE_PROBLEMS
-from tracker.web.schemas import Every
+from tracker.web.watch_schemas import Every
 
 router = APIRouter(prefix="/api/v1", tags=["subscriptions"], responses=OPENAPI_PROBLEMS)
 Id = Annotated[str, Path(pattern=r"^sub_[0-9a-f]{12}$", examples=["sub_0123456789ab"])]

@@ -16,7 +16,8 @@ from tracker import watching
 from tracker.spans import parse_span
 from tracker.views import iso, watch_json
 from tracker.watching import Wish
-from tracker.web import filters, schemas
+from tracker.web import filters
+from tracker.web import watch_schemas as schemas
 from tracker.web.access import Member, Reader, Viewer, Writer, record
 from tracker.web.context import Here, Web
 from tracker.web.filters import OwnerName, RepoName

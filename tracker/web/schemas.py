@@ -7,8 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisories.osv_model import OsvDocument
-from storage.model import Scope
-from tracker.web.filters import Since
 
 Json = Any
 Sha = Annotated[str, Field(pattern="^[0-9a-f]{40}([0-9a-f]{24})?$", examples=["3f6c1a0b" * 5])]
@@ -182,6 +180,7 @@ class Diff(Model):
     from_: str | None = Field(alias="from")
     to: Sha
     changes: list[Change]
+    not_kept: list[str] = Field(description="files whose content is not kept any more: they are not compared")
     estimate: BeforeAfter
 
 
@@ -192,6 +191,7 @@ class BlameEntry(Model):
     committed_at: Time
     value: Json
     present: bool = Field(description="false: the value, or its file, went away here")
+    kept: bool = Field(description="false: the file changed here, and its content is not kept any more")
     author: str
     title: str
 
@@ -229,84 +229,6 @@ class AdvisoryPage(Model):
     next_cursor: Cursor
 
 
-class Watch(Model):
-    """How a repo is followed."""
-
-    repo: RepoId
-    ref: str
-    state: str
-    paused: bool
-    head: str | None
-    checked_at: Time | None
-    next_check_at: Time | None
-    errors: int
-    last_error: str | None
-    every_seconds: float | None
-    since: Time | None
-    from_head: bool
-    public: bool
-    restricted: bool
-    notes: list[str] = Field(default_factory=list, description="what to know, when it was just added")
-
-
-class Owner(Model):
-    """An owner all of whose models are followed."""
-
-    owner: str
-    paused: bool
-
-
-class WatchPage(Model):
-    """Watches by owner and name; ``owners`` are all on the first page."""
-
-    watches: list[Watch]
-    owners: list[Owner]
-    next_cursor: Cursor
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-Every = Annotated[
-    str,
-    Field(
-        max_length=20,
-        pattern=r"^[0-9]{1,7}(\.[0-9]{1,3})?[smhd]?$",
-        description="a fixed interval: 90s, 30m, 6h, 1d",
-        examples=["30m"],
-    ),
-]
-
-
-class NewWatch(_Strict):
-    """What is to be followed, and how."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"repo": "acme/tiny-llm", "every": "30m"}, {"repo": "acme/*"}]},
-    )
-
-    repo: str = Field(
-        min_length=3, max_length=200, description="owner/name, or owner/* for all of an owner's models"
-    )
-    ref: str = Field(default="main", min_length=1, max_length=200)
-    since: Since | None = Field(default=None, description="read history from this time on")
-    from_head: bool = Field(default=False, description="read no history")
-    every: Every | None = None
-    public: bool = Field(default=False, description="show what was read with a Hub token to everybody")
-
-
-class WatchChange(_Strict):
-    """What is to be changed; what is not given stays."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"paused": True}, {"every": None}]})
-
-    paused: bool = False
-    public: bool = False
-    every: Every | None = Field(default=None, description="null: adaptive again")
-
-
 class Found(Model):
     """A revision found by its sha."""
 
@@ -330,68 +252,3 @@ class Results(Model):
     repos: list[Repo]
     revisions: list[Found]
     advisories: list[Hit]
-
-
-class JournalEntry(Model):
-    """One change that somebody made."""
-
-    id: int
-    at: Time
-    actor: str
-    client: str
-    action: str
-    target: str
-    detail: Json
-
-
-class Journal(Model):
-    """Who changed what, newest first."""
-
-    entries: list[JournalEntry]
-    next_cursor: Cursor
-
-
-class Me(Model):
-    """The token that was sent."""
-
-    name: str
-    scopes: list[Scope]
-
-
-# --- the OSV API's own shapes, as its readers know them ------------------------------------------
-
-_TEXT = {"type": "string", "maxLength": 1000}
-_PACKAGE = {
-    "type": "object",
-    "properties": {"name": _TEXT, "ecosystem": _TEXT, "purl": _TEXT},
-}
-OSV_QUERY: dict[str, Any] = {
-    "type": "object",
-    "properties": {"commit": _TEXT, "version": _TEXT, "package": _PACKAGE, "page_token": _TEXT},
-    "examples": [
-        {"commit": "3f6c1a0b" * 5},
-        {
-            "version": "3f6c1a0b" * 5,
-            "package": {"ecosystem": "GIT", "name": "https://huggingface.co/acme/tiny-llm"},
-        },
-        {"package": {"purl": "pkg:huggingface/acme/tiny-llm"}},
-    ],
-}
-OSV_BATCH: dict[str, Any] = {
-    "type": "object",
-    "required": ["queries"],
-    "properties": {"queries": {"type": "array", "maxItems": 1000, "items": OSV_QUERY}},
-}
-OSV_VULNS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "vulns": {"type": "array", "items": {"type": "object"}},
-        "next_page_token": {"type": "string"},
-    },
-}
-OSV_ERROR: dict[str, Any] = {
-    "type": "object",
-    "required": ["code", "message"],
-    "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
-    "examples": [{"code": 5, "message": "Vulnerability not found"}],
-}

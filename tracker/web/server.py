@@ -16,7 +16,9 @@ from storage.errors import HubwatchError
 from tracker.examine import Examiner
 from tracker.loader import Loader
 from tracker.settings import Settings
+from tracker.vitals import Vitals
 from tracker.web.app import create_app
+from tracker.web.pages.warm import warm
 
 _START_SECONDS = 15.0
 
@@ -29,13 +31,19 @@ class CannotServe(HubwatchError):
 
 @contextmanager
 def serving(
-    settings: Settings, database: Database, *, loader: Loader | None = None, examiner: Examiner | None = None
+    settings: Settings,
+    database: Database,
+    *,
+    loader: Loader | None = None,
+    examiner: Examiner | None = None,
+    vitals: Vitals | None = None,
 ) -> Iterator[str]:
     """Serve for as long as the block runs; gives the address, with the port that was really taken.
 
-    ``loader`` and ``examiner`` are those of the process; without them the application makes its own.
+    ``loader``, ``examiner`` and ``vitals`` are those of the process; without them the application makes its own.
     """
-    app = create_app(settings, database, loader=loader, examiner=examiner)
+    app = create_app(settings, database, loader=loader, examiner=examiner, vitals=vitals)
+    warm(app.state.web)
     with running_app(app, settings.host, settings.port) as url:
         yield url
 
@@ -48,7 +56,8 @@ def running_app(app: FastAPI, host: str, port: int) -> Iterator[str]:
     config = uvicorn.Config(
         app,
         log_level="warning",
-        access_log=False,
+        access_log=False,  # `tracker.web.requests` has the lines
+        log_config=None,  # by the handlers of `tracker.log`, in their shape
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=2,  # an open event stream would hold the stop up for ever
@@ -71,7 +80,8 @@ def running_app(app: FastAPI, host: str, port: int) -> Iterator[str]:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # named as TCP, or asyncio leaves Nagle's algorithm on, and a kept connection waits 40 ms for each body
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

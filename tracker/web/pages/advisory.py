@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
+from markupsafe import escape
 
 from advisories import publish
 from advisories.rules.registry import by_class
@@ -19,10 +20,11 @@ from tracker.web.pages.compare import Prompt
 from tracker.web.pages.render import PageRoute, html, wants_html
 from tracker.web.pages.sides import prompt_sides
 
-_CHANGES = 40
+_CHANGES = 24
 _VERSIONS = 60
 _PROMPTS = 4
-_DOCUMENT = 24_000  # characters of the document on the page
+_DOCUMENT = 24_000  # characters of the page that the document takes
+_PROMPT_ROOM = 2_000  # of one side
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Format = Annotated[Literal["html", "json"] | None, Query(alias="format")]
@@ -60,7 +62,7 @@ def advisory(advisory_id: str, request: Request, web: Here, viewer: Reader, kind
         moved=list(_moved(found.context.get("estimate"))),
         cards=_cards(found.context.get("estimate")),
         related=[item for item in followers if item.id != found.id],
-        text=text if len(text) <= _DOCUMENT else None,
+        text=text if len(escape(text)) <= _DOCUMENT else None,
     )
 
 
@@ -74,7 +76,7 @@ def _prompts(probes: Json) -> list[Prompt]:
     made = []
     for probe in [item for item in told if item.get("outcome") == "different"][:_PROMPTS]:
         sides = [_side(probe, key) for key in ("before", "after")]
-        before, after = prompt_sides(*sides)
+        before, after = prompt_sides(sides[0], sides[1], _PROMPT_ROOM)
         made.append(Prompt(name=str(probe.get("probe")), before=before, after=after))
     return made
 

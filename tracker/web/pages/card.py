@@ -13,7 +13,7 @@ from tracker.web.pages import figures
 if TYPE_CHECKING:
     from tracker.web.pages.model import Seen
 
-WIDTH, HEIGHT = 640, 250
+WIDTH, HEIGHT = 640, 276
 _BACK, _INK, _QUIET, _ACCENT = "#fbfbfd", "#16181d", "#565d6b", "#0b5fad"
 
 
@@ -28,6 +28,7 @@ def rows(seen: Seen) -> list[tuple[str, str]]:
         ("Full fine-tune", _with_card(figures.gigabytes(memory.get("full_finetune_bytes")), full)),
         ("LoRA", _with_card(figures.gigabytes(memory.get("lora_bytes")), tuned)),
         ("KV cache, one sequence", figures.gigabytes(memory.get("kv_cache_bytes"))),
+        ("Downloads in a month", figures.count(seen.downloads)),
         ("Open advisories", str(seen.known.open_advisories) if seen.is_head else "see the page"),
     ]
     return [(label, figure) for label, figure in made if figure != "–"]

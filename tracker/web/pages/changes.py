@@ -24,7 +24,9 @@ from tracker.web.paging import page
 from tracker.web.rest import repo_ref
 
 PAGE = 30
-_CHIPS = 8  # changes of one revision shown
+_CHIPS, _FEWEST = 8, 3  # changes of one revision shown, where there is room and where there is not
+_EVENTS = 6
+_ROOM = 110  # changes shown in all
 _KIND = "page-changes"
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -141,10 +143,22 @@ def _rows(tx: Transaction, repo: RepoRef, found: Sequence[RecordedRevision]) -> 
     costs = estimates.by_revision(tx, repo, {*shas, *before.values()})
     made = changes.by_revision(tx, repo, shas)
     events = advisories.events(tx, repo, shas)
+    chips = _allotted([len(made[sha]) for sha in shas])
     return [
-        _row(row, made[row.revision.sha], before.get(row.position - 1), costs, events[row.revision.sha])
-        for row in found
+        _row(row, made[row.revision.sha], before.get(row.position - 1), costs, events[row.revision.sha], most)
+        for row, most in zip(found, chips, strict=True)
     ]
+
+
+def _allotted(counts: Sequence[int]) -> list[int]:
+    """How many changes of each revision are shown: a few of each, and more of the newest while there is room."""
+    given = [min(number, _FEWEST) for number in counts]
+    room = _ROOM - sum(given)
+    for place, number in enumerate(counts):
+        more = max(0, min(number, _CHIPS, given[place] + room) - given[place])
+        given[place] += more
+        room -= more
+    return given
 
 
 def _row(
@@ -153,28 +167,28 @@ def _row(
     before: str | None,
     costs: Mapping[str, Estimate],
     events: Sequence[AdvisoryEvent],
+    most: int,
 ) -> Row:
     a, b = costs.get(before or ""), costs.get(row.revision.sha)
     gained, lost = shown.cards_moved(a, b)
     gravest_first = sorted(findings, key=lambda item: -item.severity)
     return Row(
         row=row,
-        findings=gravest_first[:_CHIPS],
-        hidden=max(0, len(findings) - _CHIPS),
+        findings=gravest_first[:most],
+        hidden=max(0, len(findings) - most),
         moved=shown.moved(a, b)[:4],
         gained=gained[:4],
         lost=lost[:4],
-        events=events[:_CHIPS],
+        events=events[:_EVENTS],
         before=before,
     )
 
 
 def _lines(tx: Transaction, repo: RepoRef) -> list[charts.Series]:
     """Parameters, memory and file size over the revisions, where they can have moved."""
-    found = figures.milestones(tx, repo)
-    if not found:
+    chosen = figures.milestones(tx, repo, charts.MOST_POINTS)
+    if not chosen:
         return []
-    chosen = [found[index] for index in charts.thinned(range(len(found)))]
     costs = estimates.by_revision(tx, repo, [item.sha for item in chosen])
 
     def line(name: str, group: str, key: str, words: Any) -> charts.Series:

@@ -11,14 +11,10 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import RedirectResponse
 from markupsafe import Markup
 
-from advisories.rules.registry import by_class
-from advisories.view import capped
 from storage import history
 from storage.errors import NotFound
 from storage.model import (
     Estimate,
-    Finding,
-    Json,
     Manifest,
     ProbeOutcome,
     ProbeResult,
@@ -33,40 +29,21 @@ from tracker.web.access import Reader
 from tracker.web.context import Here
 from tracker.web.filters import OwnerName, RepoName
 from tracker.web.pages import figures
-from tracker.web.pages.render import PageRoute, html
-from tracker.web.pages.sides import CodeDiff, code_diff, prompt_sides
+from tracker.web.pages.render import PageRoute, html, short
+from tracker.web.pages.sides import CodeDiff, code_diff, cost, prompt_sides
+from tracker.web.pages.told import ROWS, Told, length, sections, within
 from tracker.web.rest import repo_ref
 
-_ROWS = 60  # of each table
 _PROMPTS = 6
 _CODE_FILES = 12
-_CODE_ROOM = 32_000  # characters of the page
+# Characters of the page: what is hostile is escaped, which makes it longer.
+_PROMPT_ROOM = 15_000
+_TABLE_ROOM = 8_000  # of tensors, and of files
+_CODE_ROOM = 20_000
 _PICK = 60  # revisions offered to choose from
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Side = Annotated[str, Query(max_length=255)]
-
-# Which section of the page tells the changes of which families, in the order of the page.
-_SECTIONS = (
-    ("config", "Config", frozenset({"config", "genconfig", "tokens", "processor", "quant", "embedding"})),
-    ("template", "Chat template", frozenset({"template"})),
-    ("tokenizer", "Tokenizer", frozenset({"tokenizer"})),
-    ("weights", "Weights", frozenset({"weights", "gguf", "adapter"})),
-    ("code", "Code", frozenset({"code"})),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One change as a row: where, what it was and is, and what that means."""
-
-    severity: Severity
-    cls: str
-    where: str
-    before: Json
-    after: Json
-    summary: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,14 +150,14 @@ def _compared(seen: Examination) -> Compared:
     return Compared(
         before=before.revision,
         after=after.revision,
-        sections=list(_sections(seen.findings)),
-        prompts=[_prompt(result) for result in prompts[:_PROMPTS]],
+        sections=list(sections(seen.findings)),
+        prompts=[_prompt(result, _PROMPT_ROOM // (2 * len(prompts[:_PROMPTS]))) for result in prompts[:_PROMPTS]],
         prompts_total=len(prompts),
         equal=equal,
         gaps=gaps,
-        files=files[:_ROWS],
+        files=within(files[:ROWS], _TABLE_ROOM, lambda row: length(short(row.path, 160)) + 120),
         files_total=len(files),
-        tensors=tensors[:_ROWS],
+        tensors=within(tensors[:ROWS], _TABLE_ROOM, lambda row: length(short(row.name, 160)) + 180),
         tensors_total=len(tensors),
         code=code,
         code_left=left,
@@ -208,29 +185,6 @@ def _slim(estimate: Estimate | None) -> Estimate | None:
     )
 
 
-def _sections(findings: Iterable[Finding]) -> Iterable[tuple[str, str, Sequence[Told], int]]:
-    sorted_in = {family: name for name, _, families in _SECTIONS for family in families}
-    found: dict[str, list[Finding]] = {}
-    for item in sorted(findings, key=lambda item: -item.severity):
-        found.setdefault(sorted_in.get(item.cls.partition(".")[0], "other"), []).append(item)
-    for name, title in [*((name, title) for name, title, _ in _SECTIONS), ("other", "Everything else")]:
-        mine = found.get(name, [])
-        yield name, title, [_told(item) for item in mine[:_ROWS]], len(mine)
-
-
-def _told(item: Finding) -> Told:
-    change, rule = item.change, by_class().get(item.cls)
-    return Told(
-        severity=item.severity,
-        cls=item.cls,
-        where=change.path + (f" {change.pointer}" if change.pointer else ""),
-        before=capped(change.before, 600),
-        after=capped(change.after, 600),
-        summary=change.summary,
-        meaning=rule.effect if rule else "",
-    )
-
-
 def _probes(probes: Mapping[str, Sequence[ProbeResult]]) -> tuple[list[ProbeResult], list[str], list[str]]:
     """The probes that differ, and the names of those that are equal or could not run."""
     results = [result for _, found in sorted(probes.items()) for result in found]
@@ -240,9 +194,9 @@ def _probes(probes: Mapping[str, Sequence[ProbeResult]]) -> tuple[list[ProbeResu
     return different, equal, gaps
 
 
-def _prompt(result: ProbeResult) -> Prompt:
+def _prompt(result: ProbeResult, room: int) -> Prompt:
     before, after = prompt_sides(
-        _side(result.before, result.before_error), _side(result.after, result.after_error)
+        _side(result.before, result.before_error), _side(result.after, result.after_error), room
     )
     return Prompt(name=result.probe, before=before, after=after)
 
@@ -292,5 +246,5 @@ def _code(before: Snapshot, after: Snapshot) -> tuple[list[CodeDiff], int]:
     for path, a, b in moved[:_CODE_FILES]:
         diff = code_diff(path, a, b, room)
         made.append(diff)
-        room -= sum(len(line.shown) + 60 for line in diff.lines)
+        room -= sum(map(cost, diff.lines))
     return made, max(0, len(moved) - _CODE_FILES)

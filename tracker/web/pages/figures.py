@@ -36,6 +36,7 @@ class Moved:
     before: str
     after: str
     grew: bool | None
+    by: str | None = None  # by how much of what it was
 
 
 def count(number: Any) -> str:
@@ -88,8 +89,21 @@ def smallest_card(estimate: Estimate | None, use: str = "full_finetune_batch") -
     return next((str(card["name"]) for card in cards or () if card.get(use)), None)
 
 
-def headline(estimate: Estimate | None) -> str | None:
-    """The first sentence of a model's page; None where nothing could be counted."""
+def headline(estimate: Estimate | None, downloads: int | None = None) -> str | None:
+    """The first sentence of a model's page; None where nothing could be counted.
+
+    ``downloads`` are those of a month, left out where the Hub told none.
+    """
+    told = _costs(estimate)
+    return f"{told} {downloaded(downloads)}" if told and downloads is not None else told
+
+
+def downloaded(downloads: int) -> str:
+    """How often a repo is fetched, as a sentence."""
+    return f"{downloads:,} download{'' if downloads == 1 else 's'} in the last month, as the Hub says."
+
+
+def _costs(estimate: Estimate | None) -> str | None:
     total = part(estimate, "parameters").get("total")
     if estimate is None or total is None:
         return None
@@ -151,14 +165,23 @@ def moved(before: Estimate | None, after: Estimate | None) -> list[Moved]:
 
 def moved_of(delta: Mapping[str, Json]) -> list[Moved]:
     """The same from what an advisory keeps of it."""
-    return [*_figures(delta.get("parameters"), count), *_figures(delta.get("memory"), gigabytes)]
+    counts = dict(delta.get("parameters") or {})
+    if counts.get("active") == counts.get("total"):
+        counts.pop("active", None)  # all are active, before and after
+    return [*_figures(counts, count), *_figures(delta.get("memory"), gigabytes)]
 
 
 def _figures(group: Json, shown: Any) -> Iterator[Moved]:
     for key, pair in (group or {}).items():
         a, b = pair["before"], pair["after"]
         grew = b > a if isinstance(a, int | float) and isinstance(b, int | float) else None
-        yield Moved(name=_SHORT.get(key, key), before=shown(a), after=shown(b), grew=grew)
+        yield Moved(name=_SHORT.get(key, key), before=shown(a), after=shown(b), grew=grew, by=_by(a, b))
+
+
+def _by(a: Json, b: Json) -> str | None:
+    if not isinstance(a, int | float) or not isinstance(b, int | float) or not a or a == b:
+        return None
+    return f"{(b - a) / a:+,.1%}"
 
 
 def cards_moved(before: Estimate | None, after: Estimate | None) -> tuple[Sequence[str], Sequence[str]]:
@@ -176,9 +199,12 @@ def both(before: Estimate | None, after: Estimate | None) -> list[Moved]:
         *(("memory", key, gigabytes) for _, key in _MEMORY),
     ):
         a, b = part(before, group).get(key), part(after, group).get(key)
-        if a is not None or b is not None:
+        dense = key == "active" and all(
+            part(side, group).get("total") == known for side, known in ((before, a), (after, b))
+        )
+        if (a is not None or b is not None) and not dense:
             grew = b > a if isinstance(a, int | float) and isinstance(b, int | float) and a != b else None
-            rows.append(Moved(name=_SHORT[key], before=shown(a), after=shown(b), grew=grew))
+            rows.append(Moved(name=_SHORT[key], before=shown(a), after=shown(b), grew=grew, by=_by(a, b)))
     return rows
 
 

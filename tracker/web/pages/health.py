@@ -1,4 +1,4 @@
-"""``/health``: how the installation stands, for people; and ``/estimators``: how figures are made."""
+"""``/health``: how the installation stands, for people."""
 
 from __future__ import annotations
 
@@ -10,24 +10,11 @@ from fastapi import APIRouter, Response
 
 from storage import catalog, deliveries, outbox, pauses, schema, watches
 from tracker.estimate import classic, exact
-from tracker.estimate.cards import catalogue
 from tracker.web.access import Reader
 from tracker.web.context import Here
 from tracker.web.pages.render import PageRoute, html
 
 _OUTBOX = 1000
-# What an estimator says of every model alike (headroom, how sure it is) stands in each estimate.
-_EXAMPLE = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 256,
-    "max_position_embeddings": 2048,
-}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -72,15 +59,4 @@ def health(web: Here, viewer: Reader) -> Response:
         counts=counts,
         pauses=standing,
         versions=versions,
-    )
-
-
-@router.get("/estimators")
-def estimators(_: Reader) -> Response:
-    """How figures come about, on which cards, and what is known of how right they are."""
-    return html(
-        "estimators.html",
-        cards=catalogue(),
-        exact=exact.ESTIMATOR.estimate(_EXAMPLE),
-        classic=classic.ESTIMATOR.estimate(_EXAMPLE),
     )

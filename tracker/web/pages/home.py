@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 
 from advisories.osv import status, summary
 from advisories.rules.registry import by_class
-from storage import advisories, catalog, changes, history, watches
+from storage import advisories, catalog, changes, glance, history, watches
 from storage.database import Transaction
 from storage.model import Advisory, KnownRepo, LandedChange, RepoRef, Severity
 from tracker.web.access import Member, Reader, Viewer
@@ -89,6 +89,6 @@ def _search(tx: Transaction, q: str, viewer: Viewer) -> Hits:
         repos=catalog.repos_page(tx, text=q, public_only=hidden, limit=limit),
         commits=catalog.find_commits(tx, sha, public_only=hidden, limit=limit),
         advisories=[(item, summary(item)) for item in found],
-        changes=changes.search(tx, key=q, public_only=hidden, limit=limit),
+        changes=glance.changes_of_key(tx, q, public_only=hidden, limit=limit),
         classes=[cls for cls in by_class() if q.lower() in cls][:limit],
     )

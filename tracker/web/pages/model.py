@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 
 from advisories.osv import summary
-from storage import advisories, catalog, changes, estimates, figures, history, watches
+from storage import advisories, catalog, changes, estimates, figures, glance, history, watches
 from storage.database import Transaction
 from storage.model import (
     Advisory,
@@ -32,7 +32,7 @@ from tracker.web.pages import figures as shown
 from tracker.web.pages.render import PageRoute, html
 from tracker.web.rest import repo_ref
 
-NODES = 250  # rows of the structure table on one page
+NODES = 150  # rows of the structure table on one page
 _FILES = 60
 _CHANGES = 8
 _SIBLINGS = 12
@@ -53,6 +53,7 @@ class Seen:
     manifest: Manifest
     estimate: Estimate | None
     total: int  # revisions of the chain
+    downloads: int | None = None  # in a month, as the Hub last said
 
     @property
     def is_head(self) -> bool:
@@ -82,10 +83,19 @@ def look(web: Web, viewer: Viewer, owner: str, name: str, rev: str, profile: Pro
         manifest = history.manifest(tx, repo, row.revision.sha)
         estimate = estimates.of(tx, repo, row.revision.sha)
         total = history.count(tx, repo)
+        downloads = glance.downloads(tx, repo)
     if profile == "classic":
         # kept for the exact profile only; the method is a closed form over the config that is held
         estimate = estimate_snapshot(classic.ESTIMATOR, web.loader.stored(repo, row.revision.sha))
-    return Seen(repo=repo, known=known, row=row, manifest=manifest, estimate=estimate, total=total)
+    return Seen(
+        repo=repo,
+        known=known,
+        row=row,
+        manifest=manifest,
+        estimate=estimate,
+        total=total,
+        downloads=downloads,
+    )
 
 
 @router.get("/models/{owner}/{name}")
@@ -130,7 +140,8 @@ def model(
         changes=latest,
         related=related,
         estimate=seen.estimate,
-        headline=shown.headline(seen.estimate),
+        headline=shown.headline(seen.estimate, seen.downloads),
+        downloaded=None if seen.downloads is None else shown.downloaded(seen.downloads),
         held=shown.held(seen.estimate) if seen.estimate else None,
         memory=shown.memory_rows(seen.estimate) if seen.estimate else [],
         prices=catalogue(),
@@ -140,6 +151,7 @@ def model(
         node_next=node + NODES if node + NODES < len(structure) else None,
         files=sorted(seen.manifest.files.values(), key=lambda entry: -entry.size)[:_FILES],
         card=card.markdown(seen, _address(seen)),
+        card_size=(card.WIDTH, card.HEIGHT),
     )
 
 

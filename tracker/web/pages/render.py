@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from advisories.text import one_line, visible
 from storage.errors import HubwatchError, NotFound, StorageError, UsageError
@@ -24,6 +24,7 @@ from tracker.web.pages import figures
 from tracker.web.problems import Refused
 
 LINE = 300  # characters of an upstream text on one line
+_LONGEST_ESCAPE = 5  # characters that one becomes: &#34;
 BLOCK = 4000  # characters of one shown in full
 
 
@@ -35,8 +36,20 @@ def _finalize(value: Any) -> Any:
 
 
 def short(value: object, limit: int = LINE) -> str:
-    """A text from upstream on one line."""
-    return one_line(str(value), limit)
+    """A text from upstream on one line; shorter where escaping makes much of it, so that pages stay small."""
+    return _fitting(one_line(str(value), limit), 2 * limit)
+
+
+def _fitting(text: str, room: int) -> str:
+    """As much of a text as takes ``room`` characters of a page."""
+    if len(text) * _LONGEST_ESCAPE <= room or len(escape(text)) <= room:
+        return text
+    kept = 0
+    for kept, char in enumerate(text):  # noqa: B007 - read below
+        room -= len(escape(char))
+        if room < 1:
+            break
+    return f"{text[:kept]}…"
 
 
 def block(value: object, limit: int = BLOCK) -> str:
@@ -50,8 +63,8 @@ def value(data: object, limit: int = LINE) -> str:
     if data is None:
         return "–"
     if isinstance(data, dict) and data.get("capped"):
-        return f"{one_line(str(data.get('head', '')), limit)} ({figures.size(data.get('size'))} in all)"
-    return one_line(data if isinstance(data, str) else canonical_json(data), limit) or '""'
+        return f"{short(data.get('head', ''), limit)} ({figures.size(data.get('size'))} in all)"
+    return short(data if isinstance(data, str) else canonical_json(data), limit) or '""'
 
 
 def when(moment: datetime | str | None) -> str:

@@ -15,29 +15,66 @@ from pygments.token import STANDARD_TYPES, Token
 
 from advisories.text import visible
 
-PROMPT = 3000  # characters of a prompt shown
+PROMPT = 3000  # characters of a prompt looked at, and of the page that it takes
 LINE = 200  # characters of a line of code shown
 _LINES = 3000  # lines of a file that are compared
 _HIGHLIGHTED = 64 * 1024  # characters of a file that is highlighted
 _CONTEXT = 3
+_NEAR = 3  # lines that are the same beside others
+_LEAST = 20  # characters shown of a line that does not fit
+_ROW = 95  # characters of the page that a line of code takes beside itself
+_NOTE = Markup('<span class="ws">{}</span>')
 _SPACES = re.compile(r"^ +| +$| {2,}|\t")
 
 
 # --- prompts -------------------------------------------------------------------------------------
 
 
-def prompt_sides(before: str, after: str) -> tuple[Markup, Markup]:
-    """Two texts, line by line, with white space marked and the lines that differ in ``del`` and ``ins``."""
+def prompt_sides(before: str, after: str, room: int = PROMPT) -> tuple[Markup, Markup]:
+    """Two texts, line by line, with white space marked and the lines that differ in ``del`` and ``ins``.
+
+    Each side takes about ``room`` characters of the page: of lines that are the same those near others are kept.
+    """
     old, new = (text[:PROMPT].splitlines(keepends=True) for text in (before, after))
-    left, right = [], []
+    left, right = _Side(room), _Side(room)
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         same = tag == "equal"
-        left += [_marked(line, None if same else "del") for line in old[i:j]]
-        right += [_marked(line, None if same else "ins") for line in new[k:m]]
-    for side, text in ((left, before), (right, after)):
-        if len(text) > PROMPT:
-            side.append(Markup('<span class="ws">… {} more characters</span>').format(f"{len(text) - PROMPT:,}"))
-    return Markup("").join(left), Markup("").join(right)
+        left.add(old[i:j], None if same else "del")
+        right.add(new[k:m], None if same else "ins")
+    return left.shown(len(before)), right.shown(len(after))
+
+
+class _Side:
+    """One side on its way to the page."""
+
+    def __init__(self, room: int) -> None:
+        self._room, self._parts, self._taken = room, list[Markup](), 0
+
+    def add(self, lines: Sequence[str], element: str | None) -> None:
+        """Take these lines in, as far as there is room."""
+        middle = range(_NEAR, len(lines) - _NEAR) if element is None else range(0)
+        for number, line in enumerate(lines):
+            if number in middle:
+                self._taken += len(line)
+                if number == middle.start:
+                    self._parts.append(_NOTE.format(f"… {len(middle):,} lines that are the same\n"))
+                continue
+            if self._room <= 0:
+                return
+            made = _marked(line, element)
+            taken = len(line)
+            if len(made) > self._room:
+                taken = max(_LEAST, taken * self._room // len(made))
+                made = _marked(line[:taken], element)
+            self._room -= len(made)
+            self._taken += taken
+            self._parts.append(made)
+
+    def shown(self, size: int) -> Markup:
+        """What there is of a text of this size, and how much is not."""
+        if self._taken < size:
+            self._parts.append(_NOTE.format(f"… {size - self._taken:,} more characters"))
+        return Markup("").join(self._parts)
 
 
 def _marked(line: str, element: str | None) -> Markup:
@@ -85,11 +122,16 @@ def code_diff(path: str, before: str, after: str, room: int) -> CodeDiff:
     lines = list(_hunks(matcher, old_shown, new_shown))
     kept: list[DiffLine] = []
     for line in lines:
-        room -= len(line.shown) + 60
+        room -= cost(line)
         if room < 0:
             break
         kept.append(line)
     return CodeDiff(path=path, lines=kept, left_out=len(lines) - len(kept))
+
+
+def cost(line: DiffLine) -> int:
+    """Characters of the page that a line takes."""
+    return len(line.shown) + _ROW
 
 
 def _hunks(matcher: SequenceMatcher[str], old: Sequence[Markup], new: Sequence[Markup]) -> Iterator[DiffLine]:

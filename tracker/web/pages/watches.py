@@ -16,15 +16,17 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from storage import deliveries, subscriptions, tokens, watches
 from storage.database import Transaction
 from storage.errors import UsageError
-from storage.model import RepoRef, Scope, Severity
+from storage.model import DeliveryState, Json, RepoRef, Scope, Severity
 from tracker import subscribing, watching
 from tracker.spans import parse_span
 from tracker.web.access import Forbidden, Reader, TooMany, Unauthorized, Viewer, record
 from tracker.web.context import Here, Web
 from tracker.web.pages.render import PageRoute, html
 
-_SHOWN = 200
-_LOG = 30
+_SHOWN = 50
+_LOG = 10  # messages of one subscription
+_LOGGED = 40  # of all of them
+_SUBSCRIPTIONS = 20
 _MOST_FIELDS = 20
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -54,6 +56,8 @@ def show(web: Here, viewer: Reader, start: Place = 0) -> Response:
 def change(web: Here, viewer: Reader, form: Form) -> Response:
     """Add, pause, resume or remove a watch or a subscription."""
     action = form.get("action", "")
+    if action == "look":
+        return _page(web, _holder(web, viewer, form.get("token", "")))
     if action not in _ACTIONS:
         raise UsageError("there is no such action", help="go back and choose one")
     writer = _writer(web, viewer, form.get("token", ""))
@@ -61,6 +65,16 @@ def change(web: Here, viewer: Reader, form: Form) -> Response:
 
 
 def _writer(web: Web, viewer: Viewer, secret: str) -> Viewer:
+    """Whoever has the token that was given, which may write. Raises what the API would."""
+    holder = _holder(web, viewer, secret)
+    if holder.token is None or not holder.token.allows(Scope.WRITE):
+        raise Forbidden(
+            "this token does not allow writing", help="make one with: hubwatch token create NAME --scope write"
+        )
+    return holder
+
+
+def _holder(web: Web, viewer: Viewer, secret: str) -> Viewer:
     """Whoever has the token that was given. Raises what the API would."""
     with web.database.snapshot() as tx:
         token = tokens.find(tx, secret)
@@ -69,10 +83,6 @@ def _writer(web: Web, viewer: Viewer, secret: str) -> Viewer:
         raise TooMany("asked too often", help=f"try again in {wait:.0f} s")
     if token is None:
         raise Unauthorized("this token is not good here", help="make one with: hubwatch token create NAME")
-    if not token.allows(Scope.WRITE):
-        raise Forbidden(
-            "this token does not allow writing", help="make one with: hubwatch token create NAME --scope write"
-        )
     return Viewer(token=token, client=viewer.client)
 
 
@@ -80,7 +90,7 @@ def _page(web: Web, viewer: Viewer, *, start: int = 0, done: tuple[str, str | No
     with web.database.snapshot() as tx:
         watched = watches.list_all(tx, public_only=viewer.public_only)
         owners = watches.owners(tx)
-        told, log = _subscriptions(tx) if viewer.token else ([], [])
+        told = _subscriptions(tx) if viewer.token else []
     return html(
         "watches.html",
         watched=watched[start : start + _SHOWN],
@@ -89,18 +99,26 @@ def _page(web: Web, viewer: Viewer, *, start: int = 0, done: tuple[str, str | No
         owners=owners,
         member=viewer.token is not None,
         subscriptions=told,
-        log=log,
         severities=[item.label for item in Severity],
         done=done,
     )
 
 
-def _subscriptions(tx: Transaction) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+def _subscriptions(tx: Transaction) -> list[tuple[dict[str, Json], list[dict[str, Json]]]]:
+    """Each subscription with its latest messages, those given up first: they are what needs somebody."""
     counts = deliveries.counts(tx)
-    told = [subscribing.subscription_json(item, counts.get(item.id)) for item in subscriptions.list_all(tx)]
-    found = deliveries.log(tx, limit=_LOG)
+    found = subscriptions.list_all(tx)[:_SUBSCRIPTIONS]
+    each = min(_LOG, max(2, _LOGGED // max(1, len(found))))
+    return [(subscribing.subscription_json(item, counts.get(item.id)), _log(tx, item.id, each)) for item in found]
+
+
+def _log(tx: Transaction, subscription: str, most: int) -> list[dict[str, Json]]:
+    dead = deliveries.log(tx, subscription_id=subscription, state=DeliveryState.DEAD, limit=most)
+    latest = deliveries.log(tx, subscription_id=subscription, limit=most)
+    known = {item.number for item in dead}
+    found = [*dead, *(item for item in latest if item.number not in known)][:most]
     tries = deliveries.attempts(tx, [item.number for item in found])
-    return told, [subscribing.delivery_json(item, tries[item.number]) for item in found]
+    return [subscribing.delivery_json(item, tries[item.number]) for item in found]
 
 
 # --- what a form can do --------------------------------------------------------------------------
@@ -184,6 +202,26 @@ def _unsubscribe(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
     return f"{wanted} is told no more", None
 
 
+def _replay(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
+    wanted, span = form.get("subscription", ""), form.get("since", "")
+    since = web.clock() - parse_span(span) if span else None
+    states = (DeliveryState.DEAD,) if since is None else (DeliveryState.DELIVERED, DeliveryState.DEAD)
+    with web.database.transaction() as tx:
+        if subscriptions.require(tx, wanted).disabled_at is not None:
+            raise UsageError(f"{wanted} is disabled", help="enable it first")
+        number = deliveries.replay(tx, wanted, now=web.clock(), since=since, states=states)
+        record(tx, web, viewer, "subscription.replay", wanted, {"messages": number})
+    return f"{number} message{'' if number == 1 else 's'} of {wanted} will be sent again", None
+
+
+def _enable(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
+    wanted = form.get("subscription", "")
+    with web.database.transaction() as tx:
+        subscriptions.enable(tx, wanted)
+        record(tx, web, viewer, "subscription.enable", wanted)
+    return f"{wanted} is told again, of what is observed from now on", None
+
+
 def _repo(web: Web, form: Mapping[str, str]) -> RepoRef:
     return RepoRef.parse(form.get("repo", ""), endpoint=web.settings.hub.identity)
 
@@ -195,4 +233,6 @@ _ACTIONS: Mapping[str, Callable[[Web, Viewer, Mapping[str, str]], Done]] = {
     "remove": _remove,
     "subscribe": _subscribe,
     "unsubscribe": _unsubscribe,
+    "replay": _replay,
+    "enable": _enable,
 }

@@ -1,0 +1,220 @@
+"""Which reader tells a repo's history: the API for a few new revisions, git for many.
+
+    with Histories(client, GitReader(endpoint, token)).history(repo, head=sha, known=...) as reading:
+        for revision in reading.walk.revisions:
+            reading.manifest(repo, revision.sha)
+
+The API is asked for the newest commits first: one request, which is all there is to ask for when little is new,
+and which tells whom git's names of people stand for. Whatever git cannot do (`GitUnavailable`) the API does, at
+any point; where the API fails, git is tried. Weight headers and LFS content always come over HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+from storage.model import FileEntry, Manifest, RepoRef
+from tracker.hub.client import HubClient
+from tracker.hub.errors import GitUnavailable, Unreachable, UpstreamFault
+from tracker.hub.history_api import FIRST_PAGE, Recent, walk_of
+from tracker.hub.history_git import GitHistory, GitReader
+from tracker.hub.interface import Walk
+
+GIT_FROM = 20
+"""New revisions from which on git is cheaper: the API takes a request for each tree and each small file."""
+
+Known = Callable[[str], bool]
+Base = Callable[[], Manifest | None]
+
+log = structlog.get_logger("hubwatch.history")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What is asked of a history."""
+
+    repo: RepoRef
+    head: str
+    known: Known
+    since: datetime | None
+    only_head: bool
+    base: Base
+
+
+@dataclass(slots=True)
+class Reading:
+    """One history, being read: the new revisions, and everything that can be asked about them.
+
+    Belongs to one thread. ``name`` is the reader that tells the trees: ``git`` or ``api``.
+    """
+
+    walk: Walk
+    client: HubClient
+    _git: GitHistory | None = None
+    _open_git: Callable[[], GitHistory] | None = None
+
+    @property
+    def name(self) -> str:
+        """The reader in use."""
+        return "git" if self._git is not None else "api"
+
+    def manifest(self, repo: RepoRef, revision: str) -> Manifest:
+        """See `Upstream.manifest`."""
+        if self._git is not None:
+            try:
+                return self._git.manifest(repo, revision)
+            except GitUnavailable as error:
+                self._leave_git(error)
+        try:
+            return self.client.manifest(repo, revision)
+        except (UpstreamFault, Unreachable) as fault:
+            git = self._turn_to_git(fault)
+            if git is None:
+                raise
+            try:
+                return git.manifest(repo, revision)
+            except GitUnavailable as error:
+                self._leave_git(error)
+                raise fault from None
+
+    def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
+        """See `Upstream.content`."""
+        if self._git is not None and self._git.has(entry):
+            try:
+                return self._git.content(repo, revision, entry)
+            except GitUnavailable as error:
+                self._leave_git(error)
+        return self.client.content(repo, revision, entry)
+
+    def header(self, repo: RepoRef, revision: str, entry: FileEntry, *, limit: int) -> bytes:
+        """See `Upstream.header`."""
+        return self.client.header(repo, revision, entry, limit=limit)
+
+    def part(self, repo: RepoRef, revision: str, entry: FileEntry, *, start: int, stop: int) -> bytes:
+        """See `Upstream.part`."""
+        return self.client.part(repo, revision, entry, start=start, stop=stop)
+
+    def _leave_git(self, error: GitUnavailable) -> None:
+        self._git = self._open_git = None
+        log.warning("history read by", reader="api", reason=error.reason, detail=error.message)
+
+    def _turn_to_git(self, fault: UpstreamFault | Unreachable) -> GitHistory | None:
+        """Git, opened after the API failed; None when it cannot help, or was tried before."""
+        opener, self._open_git = self._open_git, None
+        if opener is None:
+            return None
+        try:
+            self._git = opener()
+        except GitUnavailable as error:
+            self._leave_git(error)
+            return None
+        log.warning("history read by", reader="git", reason="api_failed", detail=fault.message)
+        return self._git
+
+
+@dataclass(frozen=True, slots=True)
+class Histories:
+    """Opens histories. Shared by threads.
+
+    Args:
+        client: The API.
+        git: The other reader; None reads by the API alone.
+        git_from: New revisions from which on git is used.
+
+    """
+
+    client: HubClient
+    git: GitReader | None = None
+    git_from: int = field(default=GIT_FROM)
+
+    @contextmanager
+    def history(
+        self,
+        repo: RepoRef,
+        *,
+        head: str,
+        known: Known,
+        since: datetime | None = None,
+        only_head: bool = False,
+        base: Base = lambda: None,
+    ) -> Iterator[Reading]:
+        """Walk from ``head`` to what is known (see `Upstream.walk`) by the better reader, and keep it open.
+
+        ``base`` gives a manifest that is known, whose files git need not bring again.
+        """
+        asked = _Question(repo=repo, head=head, known=known, since=since, only_head=only_head, base=base)
+        with ExitStack() as stack:
+            yield self._begin(asked, stack)
+
+    def _begin(self, asked: _Question, stack: ExitStack) -> Reading:
+        try:
+            recent = self.client.recent(asked.repo, head=asked.head, limit=1 if asked.only_head else FIRST_PAGE)
+        except (UpstreamFault, Unreachable) as fault:
+            return self._git_instead(asked, stack, fault)
+        walk = walk_of(recent, known=asked.known, since=asked.since, only_head=asked.only_head)
+        if self.git is None:
+            return self._by_api(asked, stack, walk, "git_off", tried=True)
+        if not self._many(recent, walk):
+            return self._by_api(asked, stack, walk, "few_revisions", tried=False)
+        try:
+            reading = self._by_git(asked, stack, recent)
+        except GitUnavailable as error:
+            log.warning("git cannot tell", reason=error.reason, detail=error.message)
+            return self._by_api(asked, stack, walk, error.reason, tried=True)
+        log.info("history read by", reader="git", reason="many_revisions", revisions=len(reading.walk.revisions))
+        return reading
+
+    def _many(self, recent: Recent, walk: Walk | None) -> bool:
+        if walk is not None:
+            return len(walk.revisions) >= self.git_from
+        # how many are new is not known: at least one page, at most all
+        return recent.total is None or recent.total >= self.git_from
+
+    def _by_api(
+        self, asked: _Question, stack: ExitStack, walk: Walk | None, reason: str, *, tried: bool
+    ) -> Reading:
+        if walk is None:
+            try:
+                walk = self.client.walk(
+                    asked.repo, head=asked.head, known=asked.known, since=asked.since, only_head=asked.only_head
+                )
+            except (UpstreamFault, Unreachable) as fault:
+                if tried:
+                    raise
+                return self._git_instead(asked, stack, fault)
+        log.info("history read by", reader="api", reason=reason, revisions=len(walk.revisions))
+        return Reading(walk, self.client, _open_git=None if tried else lambda: self._opened(asked, stack))
+
+    def _by_git(self, asked: _Question, stack: ExitStack, recent: Recent | None) -> Reading:
+        git = self._opened(asked, stack)
+        walk = git.walk(
+            asked.repo,
+            head=asked.head,
+            known=asked.known,
+            since=asked.since,
+            only_head=asked.only_head,
+            listed=recent.revisions if recent else (),
+        )
+        return Reading(walk, self.client, git)
+
+    def _git_instead(self, asked: _Question, stack: ExitStack, fault: UpstreamFault | Unreachable) -> Reading:
+        """Git, where the list of commits failed. Raises the API's error when git cannot tell either."""
+        if self.git is None:
+            raise fault
+        try:
+            reading = self._by_git(asked, stack, None)
+        except GitUnavailable as error:
+            log.warning("git cannot tell", reason=error.reason, detail=error.message)
+            raise fault from None
+        log.warning("history read by", reader="git", reason="api_failed", detail=fault.message)
+        return reading
+
+    def _opened(self, asked: _Question, stack: ExitStack) -> GitHistory:
+        if self.git is None:
+            raise GitUnavailable("git is off", reason="no_git")
+        return stack.enter_context(self.git.open(asked.repo, head=asked.head, base=asked.base()))
