@@ -1,4 +1,4 @@
-"""The composition root: which parts there are, how they are wired, how the daemon starts and stops."""
+"""The daemon: which parts run in which roles, and how they start and stop."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 import structlog
 
@@ -17,35 +17,15 @@ from storage import schema, watches
 from storage.database import Database
 from storage.errors import SchemaError, StorageError
 from storage.model import Watch
+from tracker.assembly import Services, assemble, clock
 from tracker.dispatch.choice import uses_queue
 from tracker.dispatch.interface import Dispatcher
 from tracker.dispatch.threads import ThreadDispatcher
-from tracker.estimating import exact_estimator
-from tracker.examine import Examiner
 from tracker.housekeeping import Housekeeper
-from tracker.hub.budget import SharedBudget, scope_of
-from tracker.hub.client import HubClient
-from tracker.hub.errors import RateLimited
-from tracker.hub.history_git import GitReader
-from tracker.hub.readers import Histories
-from tracker.intervals import Intervals
-from tracker.loader import Loader
-from tracker.owners import Owners
-from tracker.pipeline import Pipeline
-from tracker.probe.meta import MetaCounter
-from tracker.probe.render import Prober
-from tracker.refs import RefKeeper
-from tracker.related import SECONDS as RELATED_SECONDS
-from tracker.related import RelatedKeeper
-from tracker.rounds import Rounds
 from tracker.scheduler import Scheduler, Tick
 from tracker.serving import serving_metrics
 from tracker.settings import Settings
-from tracker.slow import SlowReads
-from tracker.snapshot.build import Parser
-from tracker.states import StateKeeper
 from tracker.vitals import Vitals
-from tracker.worker import Worker
 
 ROLES = ("scheduler", "worker", "web")
 GRACE_SECONDS = 30.0
@@ -54,107 +34,6 @@ SCHEMA_SECONDS = 5.0
 """How often a daemon looks whether the database still has a schema that it can work with."""
 
 log = structlog.get_logger("hubwatch.daemon")
-
-
-def clock() -> datetime:
-    """The one clock of a process that is not a test."""
-    return datetime.now(UTC)
-
-
-def budget_of(settings: Settings, database: Database, *, token: str | None) -> SharedBudget:
-    """The account of who asks with this token (None: with none), shared with all processes on a database."""
-    return SharedBudget(
-        database, scope_of(settings.hub.endpoint, token), share=settings.hub.budget_share, clock=clock
-    )
-
-
-def upstream_of(settings: Settings, database: Database) -> HubClient:
-    """The client for the configured Hub; what it asks is paid from the account in the database."""
-    token = settings.hub.token.get_secret_value() if settings.hub.token else None
-    gate = budget_of(settings, database, token=token)
-    return HubClient(settings.hub.endpoint, token, deadline_s=settings.hub.deadline_seconds, gate=gate)
-
-
-def histories_of(settings: Settings, upstream: HubClient) -> Histories:
-    """The readers of history for the configured Hub."""
-    token = settings.hub.token.get_secret_value() if settings.hub.token else None
-    git = GitReader(settings.hub.endpoint, token) if settings.hub.git == "auto" else None
-    return Histories(upstream, git, settings.hub.git_from)
-
-
-def loader_of(settings: Settings, database: Database) -> Loader:
-    """A loader for what is stored, and for what the configured Hub holds."""
-    return Loader(upstream_of(settings, database), database, Parser())
-
-
-def slow_reads(
-    settings: Settings,
-    database: Database,
-    upstream: HubClient,
-    parser: Parser,
-    *,
-    paused: Callable[[RateLimited], None],
-) -> SlowReads:
-    """What is read at a slower pace: refs with our token if there is one, related repos always without."""
-    anonymous = HubClient(
-        settings.hub.endpoint,
-        None,
-        deadline_s=min(RELATED_SECONDS, settings.hub.deadline_seconds),
-        gate=budget_of(settings, database, token=None),
-    )
-    refs = RefKeeper(upstream, database, clock)
-    related = RelatedKeeper(anonymous, database, Loader(anonymous, database, parser), clock)
-    return SlowReads(
-        database,
-        {"refs": refs.look, "related": lambda watch, _: related.look(watch)},
-        every=settings.poll.refs_every,
-        clock=clock,
-        paused=paused,
-    )
-
-
-@dataclass(slots=True)
-class Services:
-    """Everything that does work, wired to one database and one upstream."""
-
-    settings: Settings
-    database: Database
-    worker: Worker
-    loader: Loader
-    examiner: Examiner
-    owners: Owners
-    rounds: Rounds
-    stopping: threading.Event = field(default_factory=threading.Event)
-    abandoned: bool = False
-    """Whether something still ran when the grace was over: only the end of the process ends it."""
-
-    def stop(self) -> None:
-        """Ask running checks to end after the revision they are at."""
-        self.stopping.set()
-
-
-@contextmanager
-def assemble(settings: Settings, database: Database) -> Iterator[Services]:
-    """Wire the services; the probes' child process ends with the block."""
-    stopping = threading.Event()
-    upstream = upstream_of(settings, database)
-    loader = Loader(upstream, database, Parser())
-    with Prober() as prober, MetaCounter() as counter:
-        examiner = Examiner(prober, exact_estimator(settings.estimate.transformers, counter))
-        histories = histories_of(settings, upstream)
-        pipeline = Pipeline(histories, database, loader, examiner, clock, stopping.is_set)
-        states = StateKeeper(upstream, database, clock, settings.poll.gone_after, settings.poll.gone_within)
-        intervals = Intervals(
-            floor=settings.poll.floor, default=settings.poll.default, ceiling=settings.poll.ceiling
-        )
-        worker = Worker(upstream, database, pipeline, states, intervals, clock)
-        worker.slow = slow_reads(settings, database, upstream, loader.parser, paused=worker.pause)
-        owners = Owners(upstream, database, clock, settings.poll.default)
-        token = settings.hub.token.get_secret_value() if settings.hub.token else None
-        budget = budget_of(settings, database, token=token)
-        rounds = Rounds(upstream, database, worker, owners, budget, clock, soon=settings.poll.default / 4)
-        worker.tight = rounds.is_tight
-        yield Services(settings, database, worker, loader, examiner, owners, rounds, stopping)
 
 
 def run(

@@ -35,13 +35,15 @@ class RefKeeper:
     upstream: Upstream
     database: Database
     clock: Callable[[], datetime]
+    read: Callable[[RepoRef], dict[str, str]]
+    """What tells the refs, by their full names."""
 
     def look(self, watch: Watch, source: RepoRef) -> int:
         """Read the refs: one request, and one for each pull request that is new or moved. Returns what opened.
 
         Raises HubError; then nothing was kept.
         """
-        now = self.upstream.refs(source)
+        now = self.read(source)
         with self.database.snapshot() as tx:
             known = refs.known(tx, watch.repo)
         if not known:  # a repo has one ref at least: these were never read

@@ -29,8 +29,6 @@ from tracker.worker import MAIN, Outcome, Worker
 API, RESOLVERS = "api", "resolvers"
 FEWEST = 2
 """Repos of an owner from which on a listing is worth its request."""
-TIGHT = 0.5
-"""Share of what may be asked of the API from which on single repos are peeked at, out of the other quota."""
 PER_PAGE = 2
 """Repos that each further page of a listing must be able to answer for, or it is not read."""
 NO_USE = timedelta(hours=24)
@@ -89,13 +87,6 @@ class Rounds:
         floors = [self._budget.least_urgent(API), self._budget.least_urgent(RESOLVERS)]
         return min((floor for floor in floors if floor is not None), default=None)
 
-    def is_tight(self) -> bool:
-        """Whether so much of the API's window is spent that the other quota is to be drawn on."""
-        if self._budget is None:
-            return False
-        whole, left = self._budget.whole(API), self._budget.room(API, Urgency.HINTED)
-        return whole is not None and left is not None and left < whole * (1 - TIGHT)
-
     def plan(self, due: Iterable[Watch]) -> Plan:
         """Sort what is due by the question that costs least."""
         now = self._clock()
@@ -117,7 +108,7 @@ class Rounds:
     def _pays(self, owner: Owner, count: int, now: datetime) -> bool:
         if count < FEWEST or self._no_use.get(owner, now) > now:
             return False
-        if self._budget is None or not self.is_tight():
+        if self._budget is None or not self._budget.is_scarce():
             return True
         # While the API is scarce: one request of it against one peek a repo, each in shares of what is left.
         api, resolvers = (self._budget.room(name, Urgency.QUIET) for name in (API, RESOLVERS))

@@ -85,7 +85,7 @@ class Worker:
     clock: Callable[[], datetime]
     on_landed: OnLanded | None = None
     slow: SlowReads | None = None
-    tight: Callable[[], bool] = lambda: False
+    scarce: Callable[[], bool] = lambda: False
     """Whether the quota that heads are asked from is scarce, so that the other one is drawn on where it can be."""
 
     @metrics.observed
@@ -163,7 +163,7 @@ class Worker:
         A peek says nothing of the repo's state: whatever it does not confirm is asked in full, and so is a repo
         whose slower reads are due.
         """
-        if self.tight() and watch.gated is None and _at_rest(watch) and not self._slow_due(watch):
+        if self.scarce() and watch.gated is None and _at_rest(watch) and not self._slow_due(watch):
             try:
                 sha = self.upstream.peek(watch.repo, ref=watch.ref)
             except BudgetSpent:

@@ -11,7 +11,7 @@ from typing import Any
 from storage import advisories, watches
 from storage.database import Database
 from storage.model import Advisory, RepoRef
-from tracker.daemon import Services, assemble
+from tracker.assembly import Services, assemble
 from tracker.demo.hub import LoopbackHub
 from tracker.settings import Settings
 from tracker.worker import Outcome

@@ -17,9 +17,10 @@ from rich.markup import escape
 from storage import schema, watches
 from storage.database import Database
 from storage.model import Advisory, AdvisoryAction, AdvisoryEvent, Landing, RepoRef, Severity
+from tracker.assembly import Services, assemble
 from tracker.cli.context import console, now, printable
 from tracker.cli.tables import severity_text
-from tracker.daemon import Services, assemble, running
+from tracker.daemon import running
 from tracker.demo.hub import LoopbackHub
 from tracker.demo.scenario import IDENTITY, Scenario, Step
 from tracker.settings import HubSettings, PollSettings, Settings

@@ -99,7 +99,7 @@ def _estimated(settings: Settings, profile: str, snapshot: Snapshot, options: Es
 
 
 def _stored(settings: Settings, target: str) -> Snapshot:
-    from tracker.daemon import loader_of
+    from tracker.assembly import loader_of
 
     name, _, rev = target.partition("@")
     if name.count("/") != 1:

@@ -18,6 +18,7 @@ from rich.table import Table
 from storage import pauses, watches
 from storage.errors import HubwatchError, NotFound
 from storage.model import Head, Landing, RepoRef, Watch
+from tracker.assembly import Services, assemble
 from tracker.cli.context import (
     console,
     json_option,
@@ -30,7 +31,6 @@ from tracker.cli.context import (
     settings_of,
 )
 from tracker.cli.context import show_json as emit
-from tracker.daemon import Services, assemble
 from tracker.hub.errors import AccessDenied, RateLimited
 from tracker.pipeline import OnLanded
 from tracker.worker import HUB, Outcome, Status

@@ -180,7 +180,7 @@ def _tell_not_kept(repo: RepoRef, paths: list[str]) -> None:
 
 def _compare(settings: Settings, repo: RepoRef, a: str, b: str) -> tuple[dict[str, Json], dict[str, Json]]:
     """Two revisions compared under the contract's keys, and what that moved, the cards with it."""
-    from tracker.daemon import assemble
+    from tracker.assembly import assemble
 
     with opened(settings) as database, assemble(settings, database) as services:
         _known(database, repo)
@@ -205,7 +205,7 @@ def blame(ctx: click.Context, repo: str, place: str, as_json: bool, limit: int |
     target = repo_of(settings, repo)
     path, hash_mark, pointer = place.partition("#")
     with opened(settings) as database:
-        from tracker.daemon import assemble
+        from tracker.assembly import assemble
 
         _known(database, target)
         with assemble(settings, database) as services:

@@ -25,7 +25,7 @@ def reassess(
     What says the same is not touched; what is not made any more is withdrawn; what is new is published now.
     Exit code 1 when any of them had to be left as it is.
     """
-    from tracker.daemon import assemble
+    from tracker.assembly import assemble
     from tracker.reassess import DONE, REWRITTEN, Reassessor
 
     settings = settings_of(ctx)

@@ -83,7 +83,7 @@ def add(
     if repo.endswith("/*"):
         _add_owner(settings, repo.removesuffix("/*"), wish, as_json=as_json)
         return
-    from tracker.daemon import upstream_of
+    from tracker.assembly import upstream_of
 
     target = repo_of(settings, repo)
     with opened(settings) as database:

@@ -26,6 +26,8 @@ from tracker.hub.limits import Budget
 
 SHARE_OF = {Urgency.IDLE: 0.6, Urgency.QUIET: 0.85, Urgency.MOVING: 0.95, Urgency.HINTED: 1.0}
 """How much of what may be spent at all each urgency may bring it to."""
+SCARCE = 0.5
+"""Share of what may be spent in a window from which on a quota is scarce."""
 BLOCK_SHARE = 0.01
 """Share of the limit that is paid for at once, so that not every request is a write to the database."""
 MAX_BLOCK = 20
@@ -160,6 +162,11 @@ class SharedBudget(Gate):
         with self._database.snapshot() as tx:
             quota = budgets.get(tx, self._scope, name)
         return None if quota is None else int(quota.limit * self._share)
+
+    def is_scarce(self, name: str = "api") -> bool:
+        """Whether so much of a quota's window is spent that others are to be drawn on where they can be."""
+        whole, left = self.whole(name), self.room(name, Urgency.HINTED)
+        return whole is not None and left is not None and left < whole * (1 - SCARCE)
 
     def least_urgent(self, name: str) -> Urgency | None:
         """The least urgent questions that may be asked now, IDLE aside; None when none may."""

@@ -218,3 +218,12 @@ class Histories:
         if self.git is None:
             raise GitUnavailable("git is off", reason="no_git")
         return stack.enter_context(self.git.open(asked.repo, head=asked.head, base=asked.base()))
+
+    def refs(self, repo: RepoRef, *, by_git: bool = False) -> dict[str, str]:
+        """Branches, tags and pull requests, see `Upstream.refs`; ``by_git`` where that can be, out of no quota."""
+        if by_git and self.git is not None:
+            try:
+                return self.git.ls_remote(repo)
+            except GitUnavailable as error:
+                log.info("refs read by", reader="api", reason=error.reason)
+        return self.client.refs(repo)

@@ -8,6 +8,7 @@ revision = "0006"
 down_revision = "0005"
 branch_labels = None
 depends_on = None
+usable_from = "0005"
 
 _COLUMNS = ["severity", "published", "id"]
 

@@ -9,7 +9,7 @@ from storage.database import Database
 from storage.model import RepoRef, Scope, Watch
 from tests.support.models import llama, weights
 from tests.tracker.web.conftest import NOW, Site
-from tracker.daemon import assemble
+from tracker.assembly import assemble
 from tracker.demo.hub import LoopbackHub
 from tracker.settings import Settings
 
