@@ -186,5 +186,5 @@ def _prune(folder: Path, gone: Iterable[str]) -> int:
     """Remove documents of ours that the database no longer holds."""
     ours = [folder / f"{name}.json" for name in gone if name.startswith("x_HUBWATCH-")]
     for path in ours:
-        path.unlink()
+        path.unlink(missing_ok=True)  # another process may tidy up the same folder
     return len(ours)

@@ -33,7 +33,6 @@ __all__ = [
     "known_shas",
     "land",
     "manifest",
-    "recent_times",
     "require_repo",
     "resolve",
     "revision_with_manifest",
@@ -137,19 +136,6 @@ def known_shas(tx: Transaction, repo: RepoRef, ref: str | None = None) -> set[st
         return set()
     chain = current(repo_id, ref or followed_ref(tx, repo_id))
     return set(tx.scalars(chain.with_only_columns(rows.c.sha)))
-
-
-def recent_times(tx: Transaction, repo: RepoRef, limit: int) -> list[datetime]:
-    """When the newest revisions came, newest first.
-
-    That is when we saw them; for those read as backfill, the commit date, as far as it is not in our future.
-    """
-    if find_repo(tx, repo) is None:
-        return []
-    return [
-        min(item.revision.committed_at, item.observed_at) if item.backfill else item.observed_at
-        for item in revisions(tx, repo, limit=limit)
-    ]
 
 
 def known_repos(tx: Transaction) -> list[RepoRef]:

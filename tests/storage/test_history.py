@@ -278,16 +278,6 @@ def test_questions_of_the_rules(database: Database) -> None:
         assert history.authors(tx, REPO, before_position=4) == {"ada"}
 
 
-def test_recent_times(database: Database) -> None:
-    with database.transaction() as tx:
-        old, future = NOW - timedelta(days=30), NOW + timedelta(days=30)
-        history.land(tx, landing("a", backfill=True, revision=revision("a", committed_at=old)))
-        history.land(tx, landing("b", backfill=True, revision=revision("b", committed_at=future)))
-        history.land(tx, landing("c", revision=revision("c", committed_at=old)))
-        assert history.recent_times(tx, REPO, limit=5) == [NOW, NOW, old]
-        assert history.recent_times(tx, OTHER, limit=5) == []
-
-
 def test_an_unknown_repo(database: Database) -> None:
     with database.transaction() as tx:
         assert history.head(tx, OTHER) is None
