@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 
 import structlog
 
 from advisories.deliver import Deliverer
-from storage import schema, watches
+from storage import schema
 from storage.database import Database
 from storage.errors import SchemaError, StorageError
-from storage.model import Watch
 from tracker.assembly import Services, assemble, clock
 from tracker.dispatch.choice import uses_queue
 from tracker.dispatch.interface import Dispatcher
@@ -57,6 +56,7 @@ def run(
     with assemble(settings, database) as services:
         with running(services, roles) as url:
             started(url)
+            gc.freeze()  # what a process starts with stays: no later collection has to go through it
             log.info("started", roles=roles, database=database.place)
             while not asked_to_stop.wait(SCHEMA_SECONDS):
                 _require_usable(database)
@@ -134,12 +134,7 @@ def _stop(services: Services, scheduler: Scheduler, deliverer: Deliverer, dispat
 def _dispatcher(services: Services, roles: tuple[str, ...]) -> Dispatcher:
     """The queue where there is one, else threads of this process."""
     settings = services.settings
-
-    def check(watch: Watch) -> None:
-        services.worker.check(watch)
-        if services.stopping.is_set():
-            _leave_due(services.database, watch)
-
+    check = services.worker.check
     if not uses_queue(settings, services.database, roles):
         return ThreadDispatcher(check, threads=settings.poll.threads)
     from tracker.dispatch.jobs import JobDispatcher
@@ -152,17 +147,6 @@ def _dispatcher(services: Services, roles: tuple[str, ...]) -> Dispatcher:
         gives="scheduler" in roles,
         takes="worker" in roles,
     )
-
-
-def _leave_due(database: Database, watch: Watch) -> None:
-    """A check that a stop cut short may have left revisions: whoever comes next looks at once."""
-    try:
-        with database.transaction() as tx:
-            current = watches.get(tx, watch.repo)
-            if current is not None and not current.errors:
-                watches.save(tx, replace(current, next_check_at=watch.next_check_at))
-    except StorageError as error:
-        log.warning("the rest is read at the next check", repo=watch.repo.id, error=str(error))
 
 
 @contextmanager

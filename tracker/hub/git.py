@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
+from tracker import metrics
 from tracker.hub import transport
 from tracker.hub.answers import plain
 from tracker.hub.deadline import time_left
@@ -127,7 +128,17 @@ class Git:
             RateLimited: The server asks for a pause.
 
         """
-        return self._run([f"--git-dir={self.repository}", *arguments], stdin, network=True)
+        began = time.monotonic()
+        status: int | None = None
+        try:
+            said = self._run([f"--git-dir={self.repository}", *arguments], stdin, network=True)
+            status = 200
+        except RateLimited:
+            status = 429
+            raise
+        finally:
+            metrics.requested("git", status, time.monotonic() - began)
+        return said
 
     def local(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run a command that talks to nobody and give its output. Raises GitUnavailable."""
