@@ -136,6 +136,12 @@ class Rounds:
         log.info("listed", owner=name, asked=len(asked), unchanged=len(done))
         return done
 
+    def heard(self, endpoint: str, owner: str, heads: Sequence[Head]) -> dict[int, Outcome]:
+        """Take in a listing that was read for another reason: what is due by and by need not be asked again."""
+        with self._database.snapshot() as tx:
+            around = watches.due_of_owners(tx, [(endpoint, owner)], self._clock() + self._soon)
+        return self.answer(around[endpoint, owner], heads)
+
     def answer(self, asked: Iterable[Watch], heads: Iterable[Head]) -> dict[int, Outcome]:
         """Take in what a listing says of these watches; see `ask`."""
         by_name = {head.canonical: head for head in heads}
