@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from advisories.advice import advice
 from advisories.rules.registry import rule_of
 from advisories.text import code_block, code_span, markdown
 from advisories.view import HEAD, capped
@@ -24,7 +25,7 @@ def details(advisory: Advisory) -> str:
         ("What changed", _changes(advisory.findings)),
         ("What it does", _probes(advisory.context.get("probes"))),
         ("What it costs", _estimate(advisory.context.get("estimate"))),
-        ("What to do", [rule.advise(before=advisory.predecessor, after=advisory.introduced or "now")]),
+        ("What to do", [advice(advisory)]),
         ("Why this severity", [f"{advisory.severity.osv}: {markdown(advisory.reason, 500)}."]),
         ("Where it stands", _standing(advisory)),
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from packageurl import PackageURL
 
+from advisories.advice import advice
 from advisories.details import details
 from advisories.rules.registry import rule_of
 from advisories.text import one_line
@@ -204,7 +205,7 @@ def _database_specific(advisory: Advisory) -> dict[str, Any]:
         "status": status(advisory),
         "changes": changes,
         "changes_total": len(advisory.findings),
-        "advice": rule.advise(before=advisory.predecessor, after=advisory.introduced or "now"),
+        "advice": advice(advisory),
     }
     if len(advisory.findings) == 1:
         made |= {"before": changes[0]["before"], "after": changes[0]["after"]}

@@ -348,6 +348,10 @@ def load_settings(**flags: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise UsageError(
+                f"there is no setting {name}", help="hubwatch config show lists all: correct the name"
+            ) from None
         raise UsageError(
             f"setting {name}: {first['msg']}", help=f"correct it in {CONFIG_FILE} or in the environment"
         ) from None

@@ -16,3 +16,12 @@ def parse_span(text: str) -> timedelta:
     if not match:
         raise UsageError(f"{text[:40]!r} is not a time span", help="write a number and a unit: 90s, 30m, 6h or 1d")
     return timedelta(**{_UNITS[match[2]]: float(match[1])})
+
+
+def write_span(span: timedelta) -> str:
+    """A span as `parse_span` reads it, in its largest whole unit: ``30m``, ``36h``, ``90s``."""
+    seconds = span.total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:g}s"

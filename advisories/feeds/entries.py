@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 from urllib.parse import urlsplit
 
+from advisories.advice import advice
 from advisories.osv import status, summary
 from advisories.policy import Policy
 from advisories.rules.registry import rule_of
@@ -158,8 +159,7 @@ def _body(advisory: Advisory) -> Iterator[str]:
     if len(advisory.findings) > _CHANGES:
         yield f"<li>and {len(advisory.findings) - _CHANGES} more</li>"
     yield "</ul>"
-    advice = rule.advise(before=advisory.predecessor, after=advisory.introduced or "now")
-    yield f"<p><strong>What to do:</strong> {_shown(advice)}</p>"
+    yield f"<p><strong>What to do:</strong> {_shown(advice(advisory))}</p>"
     yield f"<p>{advisory.severity.osv}: {_shown(advisory.reason, 500)}. State: {_state(advisory)}.</p>"
     for span in advisory.spans:
         yield f"<p>{_span(advisory.repo, span)}</p>"

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from advisories.advice import advice
 from advisories.osv import status, summary, timestamp
 from advisories.rules.registry import by_class
 from advisories.view import clipped, plain
@@ -141,7 +142,7 @@ def _about(advisory: Advisory | None) -> dict[str, Any]:
         "summary": summary(advisory) if rule else "",
         "status": status(advisory),
         "reason": clipped(advisory.reason),
-        "advice": rule.advise(before=advisory.predecessor, after=advisory.introduced or "now") if rule else "",
+        "advice": advice(advisory) if rule else "",
         "introduced": advisory.introduced or None,
         "last_known_before": advisory.predecessor,
         "superseded_by": advisory.superseded_by,

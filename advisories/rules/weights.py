@@ -17,7 +17,7 @@ RULES = (
         atlas=("AML.T0011.000", "AML.T0018.002", "AML.T0058"),
         standing=True,
         base=first_of(
-            listed("dangerous", Severity.CRITICAL, "what is in it can do harm when loaded"),
+            listed("dangerous", Severity.CRITICAL, "what is in it can do harm when loaded, or cannot be known"),
             when("arrival", Severity.HIGH, "the first weights of the repo, none were there to be replaced"),
         ),
     ),

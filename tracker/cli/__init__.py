@@ -80,7 +80,9 @@ def run(arguments: list[str]) -> int:
         click.echo(shown.format_message(), err=True)
         return 2
     except click.ClickException as error:
-        error.show()
+        asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "hubwatch"
+        told = " ".join(error.format_message().split()).rstrip(".")
+        click.echo(f"hubwatch: {told}: see {asked} --help", err=True)
         return 2
     except click.exceptions.Exit as wish:
         return wish.exit_code

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from storage import schema, watches
 from storage.database import Database
-from storage.model import Advisory, AdvisoryAction, AdvisoryEvent, Landing, RepoRef, Severity
+from storage.model import Advisory, AdvisoryAction, AdvisoryEvent, Landing, RepoRef
 from tracker.assembly import Services, assemble
 from tracker.cli.context import console, now, printable
 from tracker.cli.tables import severity_text
@@ -91,6 +91,7 @@ def _run_through(services: Services, scenario: Scenario, names: list[str]) -> No
 def _run_live(services: Services, scenario: Scenario) -> None:
     with running(services) as url:
         click.echo(f"pages and feeds: {url}   (Ctrl-C ends the demo)")
+        click.echo(f"its Hub, for a second terminal: {_as_settings(services.settings)}")
         click.echo("Reading history first; then things happen upstream.")
         stop = threading.Event()
         try:
@@ -104,6 +105,11 @@ def _run_live(services: Services, scenario: Scenario) -> None:
                 time.sleep(3600)
         except KeyboardInterrupt:
             click.echo("")
+
+
+def _as_settings(settings: Settings) -> str:
+    """What another installation sets to follow the same Hub."""
+    return f"HF_ENDPOINT={settings.hub.endpoint} HUBWATCH_HUB_IDENTITY={settings.hub.identity}"
 
 
 def _tell(step: Step) -> None:
@@ -143,8 +149,6 @@ class _Printer:
             opened = event.action in {AdvisoryAction.OPENED, AdvisoryAction.REINTRODUCED}
             self._opened += opened
             self._closed += not opened
-            if advisory.severity is Severity.INFO:
-                continue
             what = escape(printable(advisory.findings[0].finding.change.summary, 110))
             mark = severity_text(advisory.severity.label) if opened else f"{event.action:<8}"
             self._out.print(f"    {advisory.id}  {mark} {what}", soft_wrap=True)

@@ -24,7 +24,7 @@ from tracker.cli.context import (
 )
 from tracker.cli.context import show_json as emit
 from tracker.settings import Settings
-from tracker.spans import parse_span
+from tracker.spans import parse_span, write_span
 from tracker.views import watch_json
 from tracker.watching import Wish
 
@@ -80,6 +80,9 @@ def add(
         every=every,
         public=public,
     )
+    if every is not None and every < settings.poll.floor:
+        floor = write_span(settings.poll.floor)
+        click.echo(f"note: it is looked at every {floor}, the least that is set (poll.floor)", err=True)
     if repo.endswith("/*"):
         _add_owner(settings, repo.removesuffix("/*"), wish, as_json=as_json)
         return

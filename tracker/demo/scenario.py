@@ -15,6 +15,8 @@ from tracker.demo.files import LargeFile, safetensors
 from tracker.demo.hub import LoopbackHub
 from tracker.demo.repos import Content, GitRepo
 
+PICKLE = LargeFile(b"cos\nsystem\n(S'true'\ntR.", 1_300_000)
+"""Names a function that runs a command, as a hostile pickle would; nothing here ever loads it."""
 IDENTITY = "https://hub.demo.hubwatch.invalid"
 """The demo's repos are nobody's: their advisories can never be mistaken for real ones."""
 
@@ -91,9 +93,7 @@ class Scenario:
         yield Step(
             SAFE,
             "a pickle appears beside the safetensors",
-            self._commit(
-                SAFE, {"pytorch_model.bin": LargeFile(b"PK\x03\x04", 1_300_000)}, "Add PyTorch weights", "nora"
-            ),
+            self._commit(SAFE, {"pytorch_model.bin": PICKLE}, "Add PyTorch weights", "nora"),
         )
         yield Step(
             SWAPPED,

@@ -43,7 +43,7 @@ def serving(
     ``loader``, ``examiner`` and ``vitals`` are those of the process; without them the application makes its own.
     """
     app = create_app(settings, database, loader=loader, examiner=examiner, vitals=vitals)
-    warm(app.state.web)
+    warm(app)
     with running_app(app, settings.host, settings.port) as url:
         yield url
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text as sql
 
-from storage import blobs, deliveries, figures, glance, history, subscriptions, watches
+from storage import blobs, budgets, deliveries, figures, glance, history, subscriptions, watches
 from storage.database import Database
 from storage.model import (
     Attempt,
@@ -162,6 +162,20 @@ def test_what_ships_of_the_measured_runs_is_current(corpus: Path) -> None:
     assert json.loads(shipped) == results(runs, left)
 
 
+def test_what_is_spent_of_the_hubs_quotas_is_on_the_health_page(site: Site) -> None:
+    assert "Quota" not in get(site, "/health").text
+    for name, ends in (("api", NOW + timedelta(minutes=2)), ("resolvers", NOW - timedelta(minutes=2))):
+        quota = budgets.Quota(
+            scope="payer of secrets", name=name, limit=1000, window_s=300, window_ends=ends, spent=250
+        )
+        with site.database.transaction() as tx:
+            budgets.learn(tx, quota, tolerance=timedelta(seconds=1))
+    told = get(site, "/health").text
+    assert "api 250 1,000 25% 300 s, until 2026-06-01 00:02 UTC" in told
+    assert "resolvers 0 1,000 0% 300 s, over" in told
+    assert "payer of secrets" not in told
+
+
 # --- long histories ------------------------------------------------------------------------------
 
 
@@ -224,10 +238,10 @@ def test_a_search_by_key_finds_what_the_last_part_of_a_pointer_names(site: Site,
 
 
 def test_pages_are_made_before_anybody_asks(site: Site, kept: Kept) -> None:
-    warm(site.app.state.web)  # with a history, and
+    warm(site.app)  # with a history, and
     with kept.database.transaction() as tx:
         tx.execute(sql("update repos set restricted = :yes"), {"yes": True})
-    warm(site.app.state.web)  # with nothing that everybody may see
+    warm(site.app)  # with nothing that everybody may see
 
 
 # --- how large they get --------------------------------------------------------------------------

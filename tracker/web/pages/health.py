@@ -8,13 +8,14 @@ from collections import Counter
 
 from fastapi import APIRouter, Response
 
-from storage import catalog, deliveries, outbox, pauses, schema, watches
+from storage import budgets, catalog, deliveries, outbox, pauses, schema, watches
 from tracker.estimate import classic, exact
 from tracker.web.access import Reader
 from tracker.web.context import Here
 from tracker.web.pages.render import PageRoute, html
 
 _OUTBOX = 1000
+_QUOTAS = 20
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -34,6 +35,7 @@ def health(web: Here, viewer: Reader) -> Response:
         for states in deliveries.counts(tx).values():
             counts.update(states)
         standing = pauses.standing(tx, now)
+        quotas = [item for item in budgets.every(tx) if item.limit][:_QUOTAS]
     due = [item for item in watched if not item.paused and (item.next_check_at or item.created_at) <= now]
     failing = sorted((item for item in watched if item.errors), key=lambda item: -item.errors)
     versions = [
@@ -58,5 +60,11 @@ def health(web: Here, viewer: Reader) -> Response:
         waiting=f"{waiting} or more" if waiting == _OUTBOX else str(waiting),
         counts=counts,
         pauses=standing,
+        quotas=[(item, item.spent_at(now), _share(item.spent_at(now), item.limit)) for item in quotas],
+        share=web.settings.hub.budget_share,
         versions=versions,
     )
+
+
+def _share(spent: int, limit: int) -> str:
+    return f"{spent / limit:.0%}"
