@@ -4,12 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 REPOS  ?=
+SEEDS  ?= 5
 
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 PIP       := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test lint types contracts check format bench soak clean
+.PHONY: demo run test lint types contracts check format bench soak storm clean
 
 demo: $(RUN_READY) ## a loopback Hub with scripted revisions, the daemon and its pages
 	$(BIN)/hubwatch demo $(ARGS)
@@ -42,6 +43,9 @@ bench: $(DEV_READY) ## measured ratios, printed; see docs/benchmarks.md
 
 soak: $(DEV_READY) ## a long backfill by daemons that are killed again and again; make soak ARGS="--seed 2"
 	$(BIN)/python -m tests.soak $(ARGS)
+
+storm: $(DEV_READY) ## every fault in every mode, a kill at every transaction; make storm SEEDS=20
+	STORM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/storms -n auto --dist worksteal $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -30,54 +30,60 @@ _FEW = 2000  # advisories that are sorted in a moment
 _SELECT = select(advisories, *REPO_COLUMNS).join(repos, repos.c.id == advisories.c.repo_id)
 
 
-def save(tx: Transaction, advisory: Advisory) -> None:
-    """Keep an advisory as it now stands, in place of what was kept under its id."""
-    repo_id = ensure_repo(tx, advisory.repo)
-    upsert(
-        tx,
-        advisories,
-        {
-            "id": advisory.id,
-            "repo_id": repo_id,
-            "cls": advisory.cls,
-            "severity": int(advisory.severity),
-            "reason": advisory.reason,
-            "introduced": advisory.introduced,
-            "predecessor": advisory.predecessor,
-            "ref": advisory.ref,
-            "open": advisory.open,
-            "findings": [findings.tracked_to_json(item) for item in advisory.findings],
-            "published": advisory.published,
-            "modified": advisory.modified,
-            "withdrawn": advisory.withdrawn,
-            "superseded_by": advisory.superseded_by,
-            "related": list(advisory.related),
-            "context": dict(advisory.context),
-        },
-    )
-    tx.execute(delete(spans).where(spans.c.advisory_id == advisory.id))
-    insert_all(tx, spans, _span_rows(tx, repo_id, advisory))
+def save(tx: Transaction, *changed: Advisory) -> None:
+    """Keep advisories of one repo as they now stand, in place of what was kept under their ids."""
+    if not changed:
+        return
+    repo_id = ensure_repo(tx, changed[0].repo)
+    upsert(tx, advisories, *(_row(repo_id, advisory) for advisory in changed))
+    for chunk in chunks(advisory.id for advisory in changed):
+        tx.execute(delete(spans).where(spans.c.advisory_id.in_(chunk)))
+    for ref in sorted({advisory.ref for advisory in changed}):
+        insert_all(tx, spans, _span_rows(tx, repo_id, ref, [item for item in changed if item.ref == ref]))
 
 
-def _span_rows(tx: Transaction, repo_id: int, advisory: Advisory) -> list[dict[str, Any]]:
-    named = {sha for span in advisory.spans for sha in (span.introduced, span.fixed, span.last_affected) if sha}
-    places = places_of(tx, repo_id, advisory.ref, named)
+def _row(repo_id: int, advisory: Advisory) -> dict[str, Any]:
+    return {
+        "id": advisory.id,
+        "repo_id": repo_id,
+        "cls": advisory.cls,
+        "severity": int(advisory.severity),
+        "reason": advisory.reason,
+        "introduced": advisory.introduced,
+        "predecessor": advisory.predecessor,
+        "ref": advisory.ref,
+        "open": advisory.open,
+        "findings": [findings.tracked_to_json(item) for item in advisory.findings],
+        "published": advisory.published,
+        "modified": advisory.modified,
+        "withdrawn": advisory.withdrawn,
+        "superseded_by": advisory.superseded_by,
+        "related": list(advisory.related),
+        "context": dict(advisory.context),
+    }
+
+
+def _span_rows(tx: Transaction, repo_id: int, ref: str, changed: Sequence[Advisory]) -> list[dict[str, Any]]:
+    all_spans = [span for advisory in changed for span in advisory.spans]
+    named = {sha for span in all_spans for sha in (span.introduced, span.fixed, span.last_affected) if sha}
+    places = places_of(tx, repo_id, ref, sorted(named))
     rows = []
-    for ordinal, span in enumerate(advisory.spans):
-        first, until = window(span, places)
-        rows.append(
-            {
-                "advisory_id": advisory.id,
-                "ordinal": ordinal,
-                "repo_id": repo_id,
-                "ref": advisory.ref,
-                "introduced": span.introduced,
-                "fixed": span.fixed,
-                "last_affected": span.last_affected,
-                "first": first,
-                "until": until,
-            }
-        )
+    for advisory in changed:
+        for ordinal, span in enumerate(advisory.spans):
+            first, until = window(span, places)
+            rows.append(
+                {
+                    "advisory_id": advisory.id,
+                    "ordinal": ordinal,
+                    "repo_id": repo_id,
+                    "ref": ref,
+                    "introduced": span.introduced,
+                    "fixed": span.fixed,
+                    "last_affected": span.last_affected,
+                    "first": first,
+                    "until": until,
+                }
+            )
     return rows
 
 
@@ -334,13 +340,15 @@ def _inside_span() -> ColumnElement[bool]:
 
 def record_events(tx: Transaction, repo: RepoRef, happened: Iterable[AdvisoryEvent], *, now: datetime) -> None:
     """Keep what happened to saved advisories; what is kept already is left as it is."""
+    happened = list(happened)
+    repo_id = ensure_repo(tx, repo) if happened else None
     for event in happened:
         row = {
             "advisory_id": event.advisory_id,
             "action": event.action.value,
             "sha": event.sha or "",
             "moment": 0 if event.sha else (now - EPOCH) // MICROSECOND,
-            "repo_id": ensure_repo(tx, repo),
+            "repo_id": repo_id,
             "at": now,
         }
         insert_missing(tx, advisory_events, row)

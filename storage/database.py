@@ -29,6 +29,7 @@ BUSY_SECONDS = 30
 _URL_HELP = "use sqlite:///path/to/file.db or postgresql://user@host/name"
 _BEGIN = "hubwatch_begin"
 _FOREIGN_KEYS = "hubwatch_foreign_keys"
+_SETTINGS = "hubwatch_settings"
 
 
 @dataclass(slots=True, eq=False)
@@ -163,9 +164,13 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     options = connection.get_execution_options()
     mode = options.get(_BEGIN)
-    # Settings of the connection, not of the transaction: set anew each time, so that none is left over.
-    connection.exec_driver_sql(f"PRAGMA foreign_keys = {'ON' if options.get(_FOREIGN_KEYS, True) else 'OFF'}")
-    connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if mode else 'ON'}")
+    # Settings of the connection, not of the transaction: what the last one left is set right.
+    wanted = (bool(options.get(_FOREIGN_KEYS, True)), not mode)
+    if connection.info.get(_SETTINGS) != wanted:
+        connection.info.pop(_SETTINGS, None)
+        for name, value in zip(("foreign_keys", "query_only"), wanted, strict=True):
+            connection.exec_driver_sql(f"PRAGMA {name} = {'ON' if value else 'OFF'}")
+        connection.info[_SETTINGS] = wanted
     connection.exec_driver_sql(f"BEGIN {mode or 'DEFERRED'}")
 
 

@@ -57,6 +57,7 @@ def vacuum(db: Database) -> None:
                 connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM (ANALYZE)")
             return
         with db.engine.connect() as connection:
+            connection.detach()  # what is set on it here must meet no other transaction
             driver = connection.connection.dbapi_connection
             assert driver is not None  # noqa: S101 - it was just connected
             cursor = driver.cursor()

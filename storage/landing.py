@@ -58,8 +58,7 @@ def land(tx: Transaction, landing: Landing) -> RecordedRevision:
         estimates.put(tx, landing.repo, sha, landing.estimate)
     if known is not None:
         settle(tx, repo_id, landing.ref)
-    for advisory in landing.advisories:
-        advisories.save(tx, advisory)
+    advisories.save(tx, *landing.advisories)
     advisories.record_events(tx, landing.repo, landing.events, now=landing.observed_at)
     outbox.append(tx, landing.outbox)
     return recorded(tx.execute(select(revisions).where(revisions.c.id == revision_id)).one())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Table, insert, select
+from sqlalchemy import Insert, Row, Table, bindparam, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from storage.database import Transaction
@@ -44,30 +45,53 @@ def insert_all(tx: Transaction, table: Table, rows: Sequence[Mapping[str, Any]])
 
 def insert_missing(tx: Transaction, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert a row unless one with the same key is there; returns whether it was inserted."""
-    dialect = sqlite if tx.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table).values(**row).on_conflict_do_nothing()
-    return tx.execute(statement.returning(*table.primary_key)).first() is not None
+    return tx.execute(_insert_missing(tx.dialect.name, table), dict(row)).first() is not None
 
 
-def upsert(tx: Transaction, table: Table, row: Mapping[str, Any]) -> None:
-    """Insert a row, or bring the one with the same primary key up to date."""
-    dialect = sqlite if tx.dialect.name == "sqlite" else postgresql
+def upsert(tx: Transaction, table: Table, *rows: Mapping[str, Any]) -> None:
+    """Insert rows, which all have the same columns, or bring those with the same primary key up to date."""
+    if rows:
+        given = [dict(row) for row in rows]
+        tx.execute(_upsert(tx.dialect.name, table, tuple(rows[0])), given if len(given) > 1 else given[0])
+
+
+# Making a statement costs more than running it: each is made once.
+
+
+@cache
+def _insert_missing(dialect: str, table: Table) -> Insert:
+    made: Insert = _dialect(dialect).insert(table).on_conflict_do_nothing().returning(*table.primary_key)
+    return made
+
+
+@cache
+def _upsert(dialect: str, table: Table, names: tuple[str, ...]) -> Insert:
     keys = [column.name for column in table.primary_key]
-    statement = dialect.insert(table).values(**row)
-    changed = {name: statement.excluded[name] for name in row if name not in keys}
-    tx.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
+    fresh = _dialect(dialect).insert(table)
+    changed = {name: fresh.excluded[name] for name in names if name not in keys}
+    made: Insert = fresh.on_conflict_do_update(index_elements=keys, set_=changed)
+    return made
+
+
+def _dialect(name: str) -> Any:
+    return sqlite if name == "sqlite" else postgresql
 
 
 # --- repos ---------------------------------------------------------------------------------------
 
 
+_FIND = select(repos.c.id).where(
+    repos.c.endpoint == bindparam("endpoint"),
+    repos.c.owner == bindparam("owner"),
+    repos.c.name == bindparam("name"),
+)
+_LOCK = select(repos.c.id).where(repos.c.id == bindparam("repo_id")).with_for_update()
+_FOLLOWED = select(repos.c.ref).where(repos.c.id == bindparam("repo_id"))
+
+
 def find_repo(tx: Transaction, repo: RepoRef) -> int | None:
     """The row id of a repo."""
-    return tx.scalar(
-        select(repos.c.id).where(
-            repos.c.endpoint == repo.endpoint, repos.c.owner == repo.owner, repos.c.name == repo.name
-        )
-    )
+    return tx.scalar(_FIND, {"endpoint": repo.endpoint, "owner": repo.owner, "name": repo.name})
 
 
 def require_repo(tx: Transaction, repo: RepoRef) -> int:
@@ -102,12 +126,12 @@ def ensure_repo(tx: Transaction, repo: RepoRef, ref: str = "main") -> int:
 
 def lock_repo(tx: Transaction, repo_id: int) -> None:
     """Let one transaction at a time write this repo's history (SQLite has one writer anyway)."""
-    tx.execute(select(repos.c.id).where(repos.c.id == repo_id).with_for_update())
+    tx.execute(_LOCK, {"repo_id": repo_id})
 
 
 def followed_ref(tx: Transaction, repo_id: int) -> str:
     """The ref that is followed, or was when the repo was last watched."""
-    ref: str = tx.execute(select(repos.c.ref).where(repos.c.id == repo_id)).scalar_one()
+    ref: str = tx.execute(_FOLLOWED, {"repo_id": repo_id}).scalar_one()
     return ref
 
 

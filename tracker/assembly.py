@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from storage.database import Database
+from storage.model import Urgency
 from tracker.estimating import exact_estimator
 from tracker.examine import Examiner
 from tracker.hub.budget import SharedBudget, scope_of
@@ -32,24 +33,27 @@ from tracker.snapshot.build import Parser
 from tracker.states import StateKeeper
 from tracker.worker import Worker
 
+Clock = Callable[[], datetime]
+
 
 def clock() -> datetime:
     """The one clock of a process that is not a test."""
     return datetime.now(UTC)
 
 
-def budget_of(settings: Settings, database: Database, *, token: str | None) -> SharedBudget:
+def budget_of(settings: Settings, database: Database, *, token: str | None, clock: Clock = clock) -> SharedBudget:
     """The account of who asks with this token (None: with none), shared with all processes on a database."""
     return SharedBudget(
         database, scope_of(settings.hub.endpoint, token), share=settings.hub.budget_share, clock=clock
     )
 
 
-def upstream_of(settings: Settings, database: Database) -> HubClient:
+def upstream_of(settings: Settings, database: Database, *, clock: Clock = clock) -> HubClient:
     """The client for the configured Hub; what it asks is paid from the account in the database."""
     token = settings.hub.token.get_secret_value() if settings.hub.token else None
-    gate = budget_of(settings, database, token=token)
-    return HubClient(settings.hub.endpoint, token, deadline_s=settings.hub.deadline_seconds, gate=gate)
+    gate = budget_of(settings, database, token=token, clock=clock)
+    seconds = settings.hub.deadline_seconds
+    return HubClient(settings.hub.endpoint, token, deadline_s=seconds, clock=clock, gate=gate)
 
 
 def histories_of(settings: Settings, upstream: HubClient) -> Histories:
@@ -71,17 +75,19 @@ def slow_reads(
     histories: Histories,
     parser: Parser,
     *,
-    scarce: Callable[[], bool],
+    budget: SharedBudget,
     paused: Callable[[RateLimited], None],
+    clock: Clock,
 ) -> SlowReads:
     """What is read at a slower pace: refs with our token if there is one, related repos always without."""
     anonymous = HubClient(
         settings.hub.endpoint,
         None,
         deadline_s=min(RELATED_SECONDS, settings.hub.deadline_seconds),
-        gate=budget_of(settings, database, token=None),
+        clock=clock,
+        gate=budget_of(settings, database, token=None, clock=clock),
     )
-    refs = RefKeeper(upstream, database, clock, lambda repo: histories.refs(repo, by_git=scarce()))
+    refs = RefKeeper(upstream, database, clock, lambda repo: histories.refs(repo, by_git=budget.is_scarce()))
     related = RelatedKeeper(anonymous, database, Loader(anonymous, database, parser), clock)
     return SlowReads(
         database,
@@ -89,6 +95,7 @@ def slow_reads(
         every=settings.poll.refs_every,
         clock=clock,
         paused=paused,
+        affordable=lambda: budget.room("api", Urgency.IDLE) != 0,
     )
 
 
@@ -113,10 +120,10 @@ class Services:
 
 
 @contextmanager
-def assemble(settings: Settings, database: Database) -> Iterator[Services]:
+def assemble(settings: Settings, database: Database, *, clock: Clock = clock) -> Iterator[Services]:
     """Wire the services; the probes' child process ends with the block."""
     stopping = threading.Event()
-    upstream = upstream_of(settings, database)
+    upstream = upstream_of(settings, database, clock=clock)
     loader = Loader(upstream, database, Parser())
     with Prober() as prober, MetaCounter() as counter:
         examiner = Examiner(prober, exact_estimator(settings.estimate.transformers, counter))
@@ -127,7 +134,7 @@ def assemble(settings: Settings, database: Database) -> Iterator[Services]:
             floor=settings.poll.floor, default=settings.poll.default, ceiling=settings.poll.ceiling
         )
         token = settings.hub.token.get_secret_value() if settings.hub.token else None
-        budget = budget_of(settings, database, token=token)
+        budget = budget_of(settings, database, token=token, clock=clock)
         worker = Worker(upstream, database, pipeline, states, intervals, clock, scarce=budget.is_scarce)
         worker.slow = slow_reads(
             settings,
@@ -135,9 +142,11 @@ def assemble(settings: Settings, database: Database) -> Iterator[Services]:
             upstream,
             histories,
             loader.parser,
-            scarce=budget.is_scarce,
+            budget=budget,
             paused=worker.pause,
+            clock=clock,
         )
         owners = Owners(upstream, database, clock, settings.poll.default)
         rounds = Rounds(upstream, database, worker, owners, budget, clock, soon=settings.poll.default / 4)
+        owners.on_listed = rounds.heard
         yield Services(settings, database, worker, loader, examiner, owners, rounds, stopping)

@@ -127,7 +127,7 @@ class Examiner:
             return ()
         name = change.facts["template"]
         old, new = templates(before).get(name), templates(after).get(name)
-        if old is None or new is None:
+        if old is None or new is None or not (old.examined and new.examined):
             return ()
         return self.prober.templates(
             old.text,

@@ -50,9 +50,7 @@ class Intervals:
     def after(self, watch: Watch, moves: Sequence[datetime], now: datetime) -> Watch:
         """A watch as it stands after a good check: when the next one is, and how urgent that will be."""
         interval = self.interval(watch, moves, now)
-        return replace(
-            watch, next_check_at=now + self._jittered(watch, interval), urgency=self.urgency(interval)
-        )
+        return replace(watch, next_check_at=now + self._jittered(watch, interval), urgency=self.urgency(interval))
 
     def after_failure(self, watch: Watch, now: datetime) -> datetime:
         """Back off by doubling from the floor, up to the ceiling, for this repo alone."""

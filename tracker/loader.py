@@ -53,16 +53,24 @@ class Loader:
     parser: Parser
 
     def fetch(
-        self, source: RepoRef, revision: Revision, previous: Snapshot | None, files: Files | None = None
+        self,
+        source: RepoRef,
+        revision: Revision,
+        previous: Snapshot | None,
+        files: Files | None = None,
+        *,
+        patient: bool = False,
     ) -> Snapshot:
         """Read a revision from the upstream, or from ``files``, only what is not held yet.
 
         Raises HubError for what may be better later; a file that is gone, lies about its length or does
-        not match its hash becomes a gap.
+        not match its hash becomes a gap. One that may be good at the next try raises, too, where the caller is
+        ``patient``, unless it was a gap of the revision before already.
         """
         files = files or self.upstream
         manifest = files.manifest(source, revision.sha)
-        failed = self._fetch_missing(files, source, revision, wanted(manifest))
+        given_up = None if not patient else _gaps_of(previous)
+        failed = self._fetch_missing(files, source, revision, wanted(manifest), given_up)
         return self._build(revision, manifest, previous, failed)
 
     def some(self, source: RepoRef, revision: Revision, manifest: Manifest, paths: Iterable[str]) -> Snapshot:
@@ -169,7 +177,18 @@ class Loader:
                     break
         return found
 
-    def _fetch_missing(self, files: Files, source: RepoRef, revision: Revision, want: Wanted) -> dict[str, Unread]:
+    def _fetch_missing(
+        self,
+        files: Files,
+        source: RepoRef,
+        revision: Revision,
+        want: Wanted,
+        given_up: Collection[FileEntry] | None = None,
+    ) -> dict[str, Unread]:
+        """Read and keep what is not here; by path, what could not be read.
+
+        With ``given_up``, whatever else fails and may be good at the next try raises.
+        """
         failed: dict[str, Unread] = {}
 
         def header(repo: RepoRef, sha: str, entry: FileEntry) -> bytes:
@@ -191,6 +210,8 @@ class Loader:
             try:
                 data = fetch(source, revision.sha, entry)
             except (FileGone, TooLarge, Corrupt) as error:
+                if error.retryable and given_up is not None and entry not in given_up:
+                    raise
                 failed[entry.path] = Unread(error.code, error.message)
                 continue
             with self.database.transaction() as tx:
@@ -213,6 +234,14 @@ class Loader:
         if data is None:
             raise NotFound(f"content {key} is not kept here", help="run: hubwatch doctor")
         return data
+
+
+def _gaps_of(snapshot: Snapshot | None) -> list[FileEntry]:
+    """The files of a revision that are gaps."""
+    if snapshot is None:
+        return []
+    paths = {gap.path for gap in snapshot.gaps}
+    return [entry for path, entry in snapshot.manifest.files.items() if path in paths]
 
 
 def _from(held: Mapping[str, bytes], key: str) -> bytes | Unread:

@@ -27,10 +27,14 @@ from storage.database import Database
 from storage.model import Advisory, Change, Head, Landing, Manifest, RepoRef, Snapshot, Watch
 from tracker.diff.registry import observe
 from tracker.examine import Examination, Examiner
+from tracker.hub.errors import UpstreamFault
 from tracker.hub.readers import Histories, Reading
 from tracker.loader import Loader
 
 OnLanded = Callable[[Landing, int, int], None]
+
+PATIENCE = 3
+"""Checks in a row that may fail because of a file that is gone or corrupt, before it is taken for a gap."""
 
 
 @dataclass(slots=True)
@@ -57,12 +61,13 @@ class Pipeline:
             known = history.known_shas(tx, watch.repo)
             newest = history.head(tx, watch.repo)
         tip = newest.revision.sha if newest else None
+        first = tip is None and watch.head is None  # a rewriting that was cut short leaves no tip, either
         with self.histories.history(
             source,
             head=head.sha,
             known=known.__contains__,
-            since=watch.since if tip is None else None,
-            only_head=watch.from_head and tip is None,
+            since=watch.since if first else None,
+            only_head=watch.from_head and first,
             base=lambda: self._manifest(watch, tip),
         ) as reading:
             return self._follow(watch, source, head.sha, tip, reading, on_landed)
@@ -80,27 +85,31 @@ class Pipeline:
         walk = reading.walk
         rewritten = tip is not None and walk.met != tip
         if rewritten and tip is not None:
+            self._require_moved(watch, source, head_sha)
             self._rewind(watch, source, reading, head_sha, tip)
         shas = [revision.sha for revision in walk.revisions]
-        backfilled = len(shas) if rewritten else _index(shas, watch.backfill_target) + 1
         landed: list[Landing] = []
         with self.database.snapshot() as tx:
             state = _by_id(stored_advisories.of_repo(tx, watch.repo))
             chain = history.known_shas(tx, watch.repo)
+        # A new chain is read as such to its end, also where an earlier check had begun it and was cut short.
+        begun = _begun(state.values(), shas)
+        renewed = len(shas) if rewritten else _index(shas, begun.after if begun else None) + 1
+        backfilled = max(renewed, _index(shas, watch.backfill_target) + 1)
         # With no common ancestor the new chain is held against the old one's end: only what differs is news.
-        base = walk.met or (tip if rewritten else None)
+        base = walk.met or (tip if rewritten else begun.before if begun else None)
         before = self.loader.stored(watch.repo, base, source=source) if base and shas else None
         last: Examination | None = None
         for number, revision in enumerate(walk.revisions):
             if self.stopping():
                 break
-            after = self.loader.fetch(source, revision, before, reading)
+            after = self.loader.fetch(source, revision, before, reading, patient=watch.errors < PATIENCE)
             horizon = number == 0 and walk.horizon
             had_model = before is not None and any(
                 advisory.cls == "repo.first_files" and advisory.introduced in chain for advisory in state.values()
             )
             last = self._examine(
-                watch, before, after, last, horizon=horizon, rewritten=rewritten, had_model=had_model
+                watch, before, after, last, horizon=horizon, rewritten=number < renewed, had_model=had_model
             )
             landing = self._land(watch, state, last, horizon=horizon, backfill=number < backfilled)
             landed.append(landing)
@@ -191,13 +200,26 @@ class Pipeline:
         state.update(_by_id(step.advisories))
         return landing
 
+    def _require_moved(self, watch: Watch, source: RepoRef, head_sha: str) -> None:
+        """Take a history for rewritten only where the list of refs says so, too: an answer may be stale.
+
+        Raises UpstreamFault where two answers differ.
+        """
+        told = self.histories.refs(source, by_git=True).get(f"refs/heads/{watch.ref}", head_sha)
+        if told != head_sha:
+            raise UpstreamFault(
+                f"{watch.repo.id}: {watch.ref} is said to be at {head_sha[:10]} and at {told[:10]}",
+                help="nothing to do: one of the Hub's answers is stale, the next check asks again",
+            )
+
     def _rewind(self, watch: Watch, source: RepoRef, reading: Reading, head_sha: str, tip: str) -> None:
         """History was rewritten: say so once, with the net difference, and go back to what both have."""
         walk = reading.walk
         old = self.loader.stored(watch.repo, tip)
         base = self.loader.stored(watch.repo, walk.met, source=source) if walk.met else None
         newest = walk.revisions[-1] if walk.revisions else None
-        new = self.loader.fetch(source, newest, base, reading) if newest else base
+        patient = watch.errors < PATIENCE
+        new = self.loader.fetch(source, newest, base, reading, patient=patient) if newest else base
         net = self.examiner.examine(old, new).findings if new else ()
         now = self.clock()
         with self.database.transaction() as tx:
@@ -251,6 +273,12 @@ def revert(before: Snapshot | None, after: Snapshot, earlier: str | None) -> tup
         return ()
     summary = f"every file is again as it was at {earlier[:7]}"
     return (Change(cls="history.revert", path="", summary=summary, facts={"restores": earlier}),)
+
+
+def _begun(advisories: Iterable[Advisory], shas: list[str]) -> Change | None:
+    """The rewriting whose new chain ends among these commits, which have not landed."""
+    told = (item.findings[0].finding.change for item in advisories if item.cls == "history.rewritten")
+    return next((change for change in told if change.after in shas), None)
 
 
 def _rewritten(watch: Watch, old: str, new: str, met: str | None, net: list[str]) -> Change:

@@ -3,7 +3,8 @@
 A subject is read with the first check of a repo, when its followed ref moved (refs: unless they were read
 within half an hour), and after a while in any case. An unchanged repo whose subjects are not due costs its one
 request and no more. A reading that fails is tried
-again later: it never fails the check that it follows.
+again later: it never fails the check that it follows. While the budget has no room for readings that are not
+urgent, none is due: they wait for another window, and the heads are asked about as if there were none.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from storage.database import Database, Transaction
 from storage.errors import HubwatchError
 from storage.model import Head, RepoRef, RepoState, Watch
 from storage.refs import SlowRead
-from tracker.hub.errors import RateLimited
+from tracker.hub.errors import BudgetSpent, RateLimited
 
 RETRY = timedelta(minutes=30)
 LONGEST = timedelta(hours=24)
@@ -39,7 +40,8 @@ class SlowReads:
 
     ``paused`` is told of a pause that the Hub asks of everybody; ``budgeted`` are the subjects that are
     read under the same budget as everything else; ``settle`` how old a reading must be before a move of the
-    followed ref calls for another; ``always`` reads everything, due or not.
+    followed ref calls for another; ``affordable`` says whether the budget has room for any of it now;
+    ``always`` reads everything, due or not.
     """
 
     database: Database
@@ -49,11 +51,13 @@ class SlowReads:
     paused: Callable[[RateLimited], None] = lambda _: None
     budgeted: frozenset[str] = frozenset({"refs"})
     settle: Mapping[str, timedelta] = field(default_factory=lambda: {"refs": RETRY})
+    affordable: Callable[[], bool] = lambda: True
     always: bool = False
 
     def is_due(self, tx: Transaction, watch: Watch) -> bool:
         """Whether anything is to be read with the next check, even if nothing moved."""
-        return any(self._due(subject, refs.schedule(tx, watch.repo, subject), watch) for subject in self.readers)
+        due = any(self._due(subject, refs.schedule(tx, watch.repo, subject), watch) for subject in self.readers)
+        return due and (self.always or self.affordable())
 
     def run(self, watch: Watch, head: Head, source: RepoRef) -> int:
         """Read what is due of a repo that was just checked; returns how many advisories were opened."""
@@ -63,7 +67,7 @@ class SlowReads:
         for subject, read in self.readers.items():
             with self.database.snapshot() as tx:
                 last = refs.schedule(tx, watch.repo, subject)
-            if self._due(subject, last, watch):
+            if self._due(subject, last, watch) and (self.always or self.affordable()):
                 opened += self._read(watch, source, subject, read, last)
         return opened
 
@@ -78,6 +82,8 @@ class SlowReads:
         opened, errors, wait = 0, 0, self.every
         try:
             opened = read(watch, source)
+        except BudgetSpent:
+            return 0  # it stays due: nothing is wrong with it
         except HubwatchError as error:
             errors = (last.errors if last else 0) + 1
             wait = min(RETRY * 2 ** min(errors - 1, 6), LONGEST)

@@ -263,6 +263,8 @@ class Worker:
             elif current is not None and current.urgency is Urgency.HINTED is not watch.urgency:
                 # hinted while this check ran: what was read may be older than the hint
                 after = replace(after, next_check_at=now, urgency=Urgency.HINTED)
+            if self.pipeline.stopping() and (tip is None or tip.revision.sha != head.sha):
+                after = replace(after, next_check_at=now)  # cut short: whoever comes next reads the rest
             done = replace(
                 after, head=tip.revision.sha if tip else None, checked_at=now, errors=0, last_error=None
             )

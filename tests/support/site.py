@@ -59,9 +59,7 @@ class Site:
 def site(hub: LoopbackHub, database: Database, **settings_of_hub: Any) -> Iterator[Site]:
     """An installation for as long as the block runs."""
     settings = Settings(hub={"endpoint": hub.url, **settings_of_hub})
-    with assemble(settings, database) as services:
+    with assemble(settings, database, clock=lambda: made.time) as services:
         made = Site(database, services)
-        worker = services.worker
-        worker.clock = worker.pipeline.clock = worker.states.clock = made.now
-        worker.slow = None
+        services.worker.slow = None
         yield made

@@ -11,6 +11,7 @@ from __future__ import annotations
 import email.utils
 import gzip
 import json
+import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +25,7 @@ __all__ = ["Action", "Answer", "Fault", "Faults", "always", "matching"]
 
 
 def rate_limited(seconds: int = 55, *, form: str = "ratelimit", now: float | None = None) -> Action:
-    """429. ``form``: "ratelimit" (the Hub's headers), "seconds" or "date" (both are forms of Retry-After).
+    """429. ``form``: "ratelimit" (the Hub's headers), "seconds" or "date" (forms of Retry-After), or "none".
 
     ``now`` is the time, in seconds since 1970, that a date counts from; the real one by default.
     """
@@ -39,6 +40,7 @@ def rate_limited(seconds: int = 55, *, form: str = "ratelimit", now: float | Non
             },
             "seconds": {"Retry-After": str(seconds), "RateLimit": "", "RateLimit-Policy": ""},
             "date": {"Retry-After": _http_date(seconds, now), "RateLimit": "", "RateLimit-Policy": ""},
+            "none": {"RateLimit": "", "RateLimit-Policy": ""},
         }[form]
         response = json_response({"error": message}, status=429)
         response.headers |= headers
@@ -177,6 +179,31 @@ def corrupt(position: int = 0, count: int = 1) -> Action:
     return act
 
 
+def flip(chance: random.Random) -> Action:
+    """Flip one bit of the body, anywhere: right in size, wrong in content."""
+
+    def act(request: Request, answer: Answer) -> Response:  # noqa: ARG001
+        response = answer()
+        data = bytearray(response.whole())
+        if data:
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        response.body = bytes(data)
+        return response
+
+    return act
+
+
+def shorten(keep: int) -> Action:
+    """Only the first ``keep`` bytes of the body, which look like all there is: JSON that stops in the middle."""
+
+    def act(request: Request, answer: Answer) -> Response:  # noqa: ARG001
+        response = answer()
+        response.body, response.length = response.whole()[:keep], None
+        return response
+
+    return act
+
+
 def body(data: bytes, *, declared: int | None = None, **headers: str) -> Action:
     """Another body altogether: garbage, too much; ``declared`` lies about its length."""
 
@@ -257,6 +284,16 @@ def drop_entries(keep: int) -> Action:
     return act
 
 
+def lose(chance: random.Random, share: float = 0.5) -> Action:
+    """A partial listing that looks like any other: entries are left out by chance, at least one of them."""
+
+    def some(rows: list[Any]) -> list[Any]:
+        kept = [row for row in rows if chance.random() >= share]
+        return kept if len(kept) < len(rows) else rows[:-1]
+
+    return edit_json(some)
+
+
 def wrong_hash() -> Action:
     """ETags (and X-Linked-Etag) that name another content."""
 
@@ -278,6 +315,13 @@ def stale(sha: str, ref: str = "main") -> Action:
         return answer()
 
     return act
+
+
+def file_gone() -> Action:
+    """A file that the tree lists is not there."""
+    return lambda request, answer: Response(  # noqa: ARG005
+        status=404, headers={"X-Error-Code": "EntryNotFound", "X-Error-Message": "Entry not found"}
+    )
 
 
 def expired_links() -> Action:

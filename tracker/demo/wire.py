@@ -266,8 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = response.body
         length = len(body) if isinstance(body, bytes) and response.length is None else response.length
         self.send_response_only(response.status)
-        self.send_header("Date", email.utils.formatdate(usegmt=True))
-        for name, value in response.headers.items():
+        for name, value in ({"Date": email.utils.formatdate(usegmt=True)} | response.headers).items():
             self.send_header(name, header_value(value))
         bodiless = self.command == "HEAD" or response.status in {204, 304}
         if length is not None:

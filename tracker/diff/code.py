@@ -28,9 +28,9 @@ class Code:
         """auto_map, other repos, sources, requirements."""
         yield from _auto_map_changes(before, after)
         known = _cross_repos(before)
-        for repo, maps in sorted(_cross_repos(after).items()):
+        for repo, references in sorted(_cross_repos(after).items()):
             if repo not in known:
-                yield _cross_repo_change(repo, maps)
+                yield _cross_repo_change(repo, references)
         yield from _source_changes(before, after)
         yield from _requirement_changes(before, after)
 
@@ -38,8 +38,8 @@ class Code:
         """Every auto_map, other repo and source that is there."""
         for item in auto_maps(snapshot):
             yield _auto_map_added(item)
-        for repo, maps in sorted(_cross_repos(snapshot).items()):
-            yield _cross_repo_change(repo, maps)
+        for repo, references in sorted(_cross_repos(snapshot).items()):
+            yield _cross_repo_change(repo, references)
         for _, document in sorted(_sources(snapshot).items()):
             yield _source_change(None, document)
 
@@ -123,16 +123,19 @@ def _auto_map_changed(was: AutoMap, now: AutoMap) -> Change:
     )
 
 
-def _cross_repos(snapshot: Snapshot) -> dict[str, list[AutoMap]]:
-    found: dict[str, list[AutoMap]] = {}
+def _cross_repos(snapshot: Snapshot) -> dict[str, list[tuple[AutoMap, str]]]:
+    """Other repos, each with the references to it and where they stand."""
+    found: dict[str, list[tuple[AutoMap, str]]] = {}
     for item in auto_maps(snapshot):
-        for repo in item.repos:
-            found.setdefault(repo, []).append(item)
+        for _, target in item.references:
+            if (repo := cross_repo(target)) is not None:
+                found.setdefault(repo, []).append((item, target))
     return found
 
 
-def _cross_repo_change(repo: str, maps: list[AutoMap]) -> Change:
-    targets = sorted({target for item in maps for _, target in item.references if cross_repo(target) == repo})
+def _cross_repo_change(repo: str, references: list[tuple[AutoMap, str]]) -> Change:
+    maps = [item for item, _ in references]
+    targets = sorted({target for _, target in references})
     return Change(
         cls="code.cross_repo",
         path=maps[0].path,
@@ -250,8 +253,9 @@ def _requirement_changes(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         now = requirement_lines(new[path]) if path in new else None
         if was == now:
             continue
-        added = [line for line in now or () if line not in set(was or ())]
-        removed = [line for line in was or () if line not in set(now or ())]
+        old_lines, new_lines = set(was or ()), set(now or ())
+        added = [line for line in now or () if line not in old_lines]
+        removed = [line for line in was or () if line not in new_lines]
         shown = ", ".join([f"+{line}" for line in added[:3]] + [f"-{line}" for line in removed[:3]])
         yield Change(
             cls="code.requirements",

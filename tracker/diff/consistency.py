@@ -88,9 +88,9 @@ def vocabulary_size(snapshot: Snapshot) -> Disagreement | None:
         rows, source = _declared_rows(config.data)
     if rows is None or rows <= 0:
         return None
-    beyond = sorted(((place, token) for token, place in tokens.items() if place >= rows), reverse=True)
-    if not beyond:
+    if max(tokens.values()) < rows:
         return None
+    beyond = sorted(((place, token) for token, place in tokens.items() if place >= rows), reverse=True)
     highest = beyond[0][0]
     tokens_word = "1 token" if len(beyond) == 1 else f"{len(beyond)} tokens"
     return Disagreement(

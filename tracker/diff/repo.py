@@ -156,7 +156,7 @@ def _is_model_file(path: str) -> bool:
     return (
         kind_of(path) in _MODEL_KINDS
         or is_weight(path)
-        or PurePosixPath(path).name in ("tokenizer.model", "spiece.model", "params.json")
+        or path.rpartition("/")[2] in ("tokenizer.model", "spiece.model", "params.json")
     )
 
 
@@ -204,7 +204,7 @@ def part_of(path: str) -> str | None:
         return "config"
     if kind is DocumentKind.QUANTIZATION:
         return "quantization"
-    if kind in _TOKENIZER_KINDS or PurePosixPath(path).name in _TOKENIZER_NAMES:
+    if kind in _TOKENIZER_KINDS or path.rpartition("/")[2] in _TOKENIZER_NAMES:
         return "tokenizer"
     return "weights" if is_weight(path) or kind is DocumentKind.WEIGHT_INDEX else None
 

@@ -24,9 +24,10 @@ from tracker.diff.template_ast import Inputs, Unexamined, Unparsable, inputs, pa
 from tracker.diff.template_hidden import hidden
 from tracker.diff.template_unsafe import unsafe
 from tracker.diff.values import capped, examples, short
-from tracker.snapshot.template import Template, locations, templates
+from tracker.snapshot.template import MAX_TEXT, Template, locations, templates
 
 TEXT = "text"
+MAX_REASONS = 1_000  # kept of one danger of one template
 _DATE = re.compile(
     r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* \d{4}\b"
     r"|\b(?:January|February|March|April|May|June|July|August|September|October|November|December)"
@@ -37,10 +38,11 @@ _DATE = re.compile(
 @lru_cache(maxsize=64)
 def _read(text: str) -> Mapping[str, Json]:
     """Every aspect of a template's text; an aspect with nothing in it is None."""
-    found: dict[str, Json] = {"hidden": list(hidden(text)) or None}
+    found: dict[str, Json] = {"hidden": _listed(hidden(text))}
     try:
         tree = parse(text)
         taken = inputs(tree)
+        dangers = unsafe(tree)
     except Unexamined as error:
         # Padding must not hide what a smaller template would be warned of.
         return {**found, "unparsable": str(error), "unsafe": [f"cannot be examined: {error}"]}
@@ -48,10 +50,17 @@ def _read(text: str) -> Mapping[str, Json]:
         return {**found, "unparsable": str(error)}
     return {
         **found,
-        "unsafe": list(unsafe(tree)) or None,
-        "nondeterministic": list(_changing(tree, taken)) or None,
+        "unsafe": _listed(dangers),
+        "nondeterministic": _listed(_changing(tree, taken)),
         "variables": {"variables": list(taken.variables), "fields": list(taken.fields)},
     }
+
+
+def _listed(reasons: Iterable[str]) -> list[str] | None:
+    """The reasons, if any: at most `MAX_REASONS`, and how many more there are."""
+    every = list(reasons)
+    more = len(every) - MAX_REASONS
+    return [*every[:MAX_REASONS], *([f"{more} more"] if more > 0 else [])] or None
 
 
 def _changing(tree: nodes.Template, taken: Inputs) -> Iterator[str]:
@@ -72,6 +81,15 @@ def _changing(tree: nodes.Template, taken: Inputs) -> Iterator[str]:
 def aspect(text: str, name: str) -> Json:
     """One aspect of a template's text: hidden, unsafe, nondeterministic, variables or unparsable; or None."""
     return _read(text).get(name)
+
+
+_UNEXAMINED = f"it comes after the {MAX_TEXT} characters of templates that are examined in one revision"
+
+
+def _aspect(template: Template, name: str) -> Json:
+    if template.examined:
+        return aspect(template.text, name)
+    return {"unparsable": _UNEXAMINED, "unsafe": [f"cannot be examined: {_UNEXAMINED}"]}.get(name)
 
 
 def free_variables(*sources: str | None) -> tuple[str, ...]:
@@ -117,7 +135,7 @@ def _value(template: Template | None, part: str) -> Json:
         return [template.path, template.pointer]
     danger, equals, reason = part.partition("=")
     if danger not in _REASONED:
-        return aspect(template.text, part)
+        return _aspect(template, part)
     reasons = _reasons(template, danger)
     there = any(_reason_id(item) == reason for item in reasons) if equals else bool(reasons)
     return True if there else None
@@ -125,7 +143,7 @@ def _value(template: Template | None, part: str) -> Json:
 
 def _reasons(template: Template | None, danger: str) -> list[str]:
     """The reasons for a danger, in words; of an unparsable template, why."""
-    found = aspect(template.text, danger) if template else None
+    found = _aspect(template, danger) if template else None
     return [str(item) for item in found] if isinstance(found, list) else [str(found)] if found else []
 
 
@@ -236,7 +254,8 @@ def _dangers(name: str, old: Template | None, new: Template) -> Iterator[Change]
     )
     for danger, cls, says in kinds:
         was, now = _reasons(old, danger), _reasons(new, danger)
-        gained = [reason for reason in now if reason not in was]
+        known = set(was)
+        gained = [reason for reason in now if reason not in known]
         if gained and not was:
             yield _danger(cls, says, name, danger, (old, new), now, gained)
         elif danger != "unparsable":

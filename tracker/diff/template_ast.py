@@ -6,7 +6,7 @@ tree, never in the text, for prose may say ``requests.`` or ``os`` without meani
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,14 +14,16 @@ import jinja2
 from jinja2 import nodes
 from jinja2.compiler import Frame
 from jinja2.ext import Extension, loopcontrols
+from jinja2.lexer import Token, TokenStream
 from jinja2.meta import TrackingCodeGenerator
 from jinja2.parser import Parser
 
 MAX_TEMPLATE = 256 * 1024  # characters that are parsed; a longer template is not read
+MAX_TOKENS = 20_000  # some eight times the largest template seen; what has more is not parsed to its end
 MAX_NODES = 10_000  # some eight times the largest template seen
 MAX_DEPTH = 100
-_MAX_CONSTANT = 10_000  # characters of one assembled constant
-_MAX_NESTING = 50  # levels of one constant expression
+MAX_ASSEMBLED = 1_000_000  # characters of all constants that one template assembles from pieces
+MAX_CONSTANT = 10_000  # characters of one constant
 _ROUNDS = 4  # of following names from one to the next
 GLOBALS = frozenset({"range", "namespace", "dict", "lipsum", "cycler", "joiner", "loop", "raise_exception"})
 # What every caller gives: the conversation, tools, documents, the special tokens, the clock.
@@ -40,7 +42,7 @@ class Unexamined(Unparsable):
 
 
 class _Generation(Extension):
-    """Reads the ``generation`` block of training templates as its body."""
+    """Reads the ``generation`` block of training templates as its body, and no more than so many tokens."""
 
     tags = {"generation"}  # noqa: RUF012 - the name jinja2 gives it
 
@@ -48,6 +50,13 @@ class _Generation(Extension):
         """Return the body in place of the block."""
         next(parser.stream)
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+    def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
+        """Count the tokens as they are read: the parser takes some 50 microseconds for each."""
+        for number, token in enumerate(stream):
+            if number >= MAX_TOKENS:
+                raise Unexamined(f"more than {MAX_TOKENS} tokens")
+            yield token
 
 
 _ENVIRONMENT = jinja2.Environment(  # noqa: S701 - nothing is rendered
@@ -184,23 +193,55 @@ def texts(root: nodes.Node) -> Iterator[str]:
                 pass
 
 
-def member(node: nodes.Node | None, known: Mapping[str, str] | None = None) -> str | None:
+class Known(dict[str, str]):
+    """Names with a known string, and what has been found out with them about one tree's expressions.
+
+    An expression is worked out once, so that a chain of filters costs its length and not the square of it.
+    All that is assembled counts: a template that goes beyond `MAX_ASSEMBLED` raises Unexamined.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._worth: dict[int, str | None] = {}  # by the node's id: nodes compare, slowly, by their content
+        self._assembled = 0
+
+    def forget(self) -> None:
+        """Work everything out anew: more names are known now."""
+        self._worth.clear()
+
+    def worth(self, node: nodes.Node | None) -> str | None:
+        """See `constant`."""
+        match node:
+            case nodes.Const(value=str() as text) | nodes.TemplateData(data=text):
+                return text if len(text) <= MAX_CONSTANT else None
+            case nodes.Name(name=name):
+                return self.get(name)
+            case None:
+                return None
+            case _:
+                pass
+        if id(node) not in self._worth:
+            self._worth[id(node)] = result = _assembled(node, self)
+            self._assembled += len(result or "")
+            if self._assembled > MAX_ASSEMBLED:
+                raise Unexamined(f"it assembles more than {MAX_ASSEMBLED} characters of constants")
+        return self._worth[id(node)]
+
+
+def member(node: nodes.Node | None, known: Known | None = None) -> str | None:
     """The name in ``x.name`` or ``x['name']`` (also assembled), or None."""
     match node:
         case nodes.Getattr():
             return node.attr
         case nodes.Getitem():
-            return constant(node.arg, known or NOTHING)
+            return constant(node.arg, known)
         case _:
             return None
 
 
-NOTHING: Mapping[str, str] = {}
-
-
-def bindings(tree: nodes.Template) -> Mapping[str, str]:
+def bindings(tree: nodes.Template) -> Known:
     """Names that are set to a string known beforehand, also one built of such names or taken from a list."""
-    known: dict[str, str] = {}
+    known = Known()
     for _ in range(_ROUNDS):
         size = len(known)
         for node in walk(tree):
@@ -211,62 +252,68 @@ def bindings(tree: nodes.Template) -> Mapping[str, str]:
                 case nodes.For(
                     target=nodes.Name(name=name), iter=nodes.List(items=items) | nodes.Tuple(items=items)
                 ):
-                    first = next((text for item in items if (text := constant(item, known))), None)
+                    first = next((text for item in items if (text := constant(item, known)) is not None), None)
                     if first is not None:
                         known.setdefault(name, first)
                 case _:
                     pass
+        known.forget()
         if len(known) == size:
             break
     return known
 
 
-def constant(node: nodes.Node | None, known: Mapping[str, str] = NOTHING, depth: int = 0) -> str | None:
+def constant(node: nodes.Node | None, known: Known | None = None) -> str | None:
     """The string that an expression is always worth, also one assembled from pieces; None for any other.
 
+    Nothing is known of a string of more than 10,000 characters.
+
     Args:
-        node: The expression.
+        node: The expression, of a tree that `parse` gave.
         known: Names with a known string (see `bindings`).
-        depth: How deep the call is nested; past 50 levels nothing is known.
+
+    Raises:
+        Unexamined: What is assembled grows beyond all measure.
 
     """
-    if depth > _MAX_NESTING:
-        return None
+    return (Known() if known is None else known).worth(node)
 
-    def worth(part: nodes.Node | None) -> str | None:
-        return constant(part, known, depth + 1)
 
+def _assembled(node: nodes.Node, known: Known) -> str | None:
+    """The string that an expression of several parts is worth, unless it is longer than we follow."""
+    worth = known.worth
     match node:
-        case nodes.Const(value=str() as value):
-            result: str | None = value
-        case nodes.TemplateData():
-            result = node.data
-        case nodes.Name(name=name):
-            result = known.get(name)
         case nodes.Add():
-            result = _joined([worth(node.left), worth(node.right)])
+            return _joined([worth(node.left), worth(node.right)])
         case nodes.Concat():
-            result = _joined([worth(part) for part in node.nodes])
+            return _joined([worth(part) for part in node.nodes])
         case nodes.Mul(left=left, right=nodes.Const(value=int() as times)) if 0 <= times <= 100:
-            result = _joined([worth(left)] * times)
+            return _joined([worth(left)] * times)
         case nodes.Filter(name="join", node=nodes.List(items=items) | nodes.Tuple(items=items)):
             between = worth(node.args[0]) if node.args else ""
             pieces = [worth(item) for item in items]
-            result = None if None in pieces else (between or "").join(piece or "" for piece in pieces)
+            return _joined([part for piece in pieces for part in (between or "", piece)][1:])
         case nodes.Filter(name="reverse" | "lower" | "upper" | "trim" | "string" | "safe" as name):
-            result = _filtered(name, worth(node.node))
+            return _filtered(name, worth(node.node))
         case nodes.Call(node=nodes.Getattr(node=inner, attr="replace"), args=[old, new]):
             whole, one, other = worth(inner), worth(old), worth(new)
-            result = None if whole is None or one is None or other is None else whole.replace(one, other)
+            return None if whole is None or one is None or other is None else _replaced(whole, one, other)
         case nodes.Getitem(arg=nodes.Slice(start=None, stop=None, step=nodes.Neg(node=nodes.Const(value=1)))):
-            result = _filtered("reverse", worth(node.node))
+            return _filtered("reverse", worth(node.node))
         case _:
-            result = None
-    return None if result is None or len(result) > _MAX_CONSTANT else result
+            return None
 
 
 def _joined(pieces: list[str | None]) -> str | None:
-    return None if None in pieces else "".join(piece or "" for piece in pieces)
+    if None in pieces or sum(len(piece or "") for piece in pieces) > MAX_CONSTANT:
+        return None
+    return "".join(piece or "" for piece in pieces)
+
+
+def _replaced(whole: str, one: str, other: str) -> str | None:
+    """``whole.replace(one, other)``, measured before it is made."""
+    size = len(whole) + whole.count(one) * (len(other) - len(one))
+    return None if size > MAX_CONSTANT else whole.replace(one, other)
 
 
 def _filtered(name: str, text: str | None) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from tracker.diff.template_ast import Unparsable, parse, texts
@@ -55,8 +56,15 @@ def hidden(text: str) -> tuple[str, ...]:
 def _scan(text: str) -> Iterator[str]:
     if text.isascii():
         return
+    seen: set[str] = set()
+    right_to_left = _right_to_left(text) if any(mark in text for mark in _MARKS) else []
     for index, char in enumerate(text):
-        if char > "\x7f" and (group := _group(text, index, char)):
+        if char <= "\x7f" or char in seen:
+            continue
+        if char in _MARKS and _near(right_to_left, index):
+            continue
+        if group := _group(text, index, char):
+            seen.add(char)
             yield f"{group} U+{ord(char):04X}"
     if _SCRIPTS.search(text):
         yield from (f"lookalike letters in {_escaped(word)}" for word in _WORD.findall(text) if _mixed(word))
@@ -70,7 +78,7 @@ def _group(text: str, index: int, char: str) -> str | None:
     if 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF:
         return None if index and _has_variants(text[index - 1]) else "variation selector"
     if char in _BIDI:
-        return None if char in _MARKS and _near_rtl(text, index) else "bidirectional control"
+        return "bidirectional control"
     if char in _INVISIBLE_LETTERS:
         return "invisible letter"
     if unicodedata.category(char) != "Cf" or char in _DRAWN:
@@ -105,8 +113,19 @@ def _is_ideograph(char: str) -> bool:
     return unicodedata.name(char, "").startswith(("CJK ", "MONGOLIAN "))
 
 
-def _near_rtl(text: str, index: int) -> bool:
-    return any(unicodedata.bidirectional(char) in {"R", "AL"} for char in text[max(0, index - 20) : index + 20])
+def _right_to_left(text: str) -> list[int]:
+    """Where the letters stand that run from right to left."""
+    return [
+        index
+        for index, char in enumerate(text)
+        if char > "\u0590" and char not in _MARKS and unicodedata.bidirectional(char) in {"R", "AL"}
+    ]
+
+
+def _near(places: list[int], index: int) -> bool:
+    """Whether one of these places, sorted, is within 20 characters."""
+    following = bisect_left(places, index - 20)
+    return following < len(places) and places[following] < index + 20
 
 
 def _joins(text: str, index: int) -> bool:

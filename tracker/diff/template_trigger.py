@@ -12,10 +12,16 @@ from collections.abc import Iterable, Iterator
 
 from jinja2 import nodes
 
-from tracker.diff.template_ast import bindings, constant, member, walk
+from tracker.diff.template_ast import MAX_CONSTANT, Unexamined, bindings, constant, member, walk
+
+MAX_VISITS = 200_000  # of syntax nodes, all rounds and branches together; the largest template seen takes 6,000
 
 _ROUNDS = 4  # of following names; each round learns at least one name or ends
-_CONTROL = re.compile(r"\w*_\w*|<[^<>]{0,80}>|\[[^\[\]\s]{1,60}\]|\{[^{}]{0,40}\}|```\w*|\\[nrt]")
+# A word with an underscore begins where a word begins, or after an escape sequence; looked for at every letter,
+# a long word would cost the square of its length.
+_CONTROL = re.compile(
+    r"(?:(?<!\w)|(?<=\\[nrt]))\w*_\w*|<[^<>]{0,80}>|\[[^\[\]\s]{1,60}\]|\{[^{}]{0,40}\}|```\w*|\\[nrt]"
+)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
 _PROSE_WORDS = 3
@@ -33,7 +39,10 @@ def is_prose(text: str) -> bool:
 
 
 def triggers(tree: nodes.Template) -> tuple[str, ...]:
-    """Return what each such branch waits for and writes, in a few words."""
+    """Return what each such branch waits for and writes, in a few words.
+
+    Raises Unexamined where branches inside branches would take too long to follow.
+    """
     return tuple(_Reader(tree).found())
 
 
@@ -41,7 +50,8 @@ class _Reader:
     """What is known of a template's names."""
 
     def __init__(self, tree: nodes.Template) -> None:
-        self._tree = tree
+        self._visits = 0
+        self._said: dict[str, bool] = {}  # whether a literal is prose
         self._nodes = list(walk(tree))
         self._macros = {node.name: node for node in self._nodes if isinstance(node, nodes.Macro)}
         self._known = bindings(tree)
@@ -73,6 +83,16 @@ class _Reader:
                 case _:
                     pass
 
+    def _walk(self, root: nodes.Node) -> Iterator[nodes.Node]:
+        for node in walk(root):
+            self._visit()
+            yield node
+
+    def _visit(self) -> None:
+        self._visits += 1
+        if self._visits > MAX_VISITS:
+            raise Unexamined(f"its branches take more than {MAX_VISITS} steps to follow")
+
     def _learn(self) -> bool:
         known = len(self._content) + len(self._asked) + len(self._messages)
         for node in self._nodes:
@@ -81,28 +101,35 @@ class _Reader:
                     self._learn_assignment(node.target, node.node)
                 case nodes.AssignBlock():
                     if any(self._holds_content(part) for part in node.body):
-                        self._content.update(_names(node.target))
+                        self._content.update(self._names(node.target))
                 case nodes.For():
                     if self._holds_content(node.iter):
-                        self._content.update(_names(node.target))
+                        self._content.update(self._names(node.target))
                     elif self._is_messages(node.iter):
-                        self._messages.update(_names(node.target))
+                        self._messages.update(self._names(node.target))
                 case nodes.If() if (literal := self._waits_for(node.test)) is not None:
                     self._learn_flags(node, literal)
                 case nodes.Call(node=nodes.Name(name=name)) if name in self._macros:
                     parameters = self._macros[name].args
                     for parameter, argument in zip(parameters, node.args, strict=False):
                         if self._holds_content(argument):
-                            self._content.update(_names(parameter))
+                            self._content.update(self._names(parameter))
                 case _:
                     pass
         return len(self._content) + len(self._asked) + len(self._messages) > known
+
+    def _names(self, target: nodes.Node) -> list[str]:
+        return [name for node in self._walk(target) if (name := _name(node))]
+
+    def _assignments(self, body: Iterable[nodes.Node]) -> Iterator[nodes.Assign]:
+        for part in body:
+            yield from (node for node in self._walk(part) if isinstance(node, nodes.Assign))
 
     def _learn_assignment(self, target: nodes.Node, value: nodes.Node) -> None:
         if (literal := self._waits_for(value)) is not None:
             self._ask(target, literal, self._sense(value))
         elif self._holds_content(value):
-            self._content.update(_names(target))
+            self._content.update(self._names(target))
             match value:
                 case nodes.Call(
                     node=nodes.Getattr(attr="split" | "partition" | "rsplit" | "rpartition"), args=[cut, *_]
@@ -112,23 +139,24 @@ class _Reader:
                 case _:
                     pass
         elif self._is_messages(value):
-            self._messages.update(_names(target))
+            self._messages.update(self._names(target))
 
     def _learn_flags(self, node: nodes.If, literal: str) -> None:
         """Names set inside a branch carry its answer on: a plain yes or no, or prose to be written later."""
         sense = self._sense(node.test)
-        for inner in _assignments([*node.body, *node.else_]):
+        own = {id(part) for part in node.body}  # nodes compare by all that is in them
+        for inner in self._assignments([*node.body, *node.else_]):
             match inner.node:
                 case nodes.Const(value=bool() | int() as value):
-                    there = sense if inner in node.body and value else None
+                    there = sense if id(inner) in own and value else None
                     self._ask(inner.target, literal, there)
-                case _ if is_prose(constant(inner.node) or ""):
+                case _ if self._is_prose(constant(inner.node, self._known) or ""):
                     self._ask(inner.target, literal, None)
                 case _:
                     pass
 
     def _ask(self, target: nodes.Node, literal: str, sense: bool | None) -> None:
-        for name in _names(target):
+        for name in self._names(target):
             self._asked.setdefault(name, (literal, sense))
 
     def _literal(self, parts: Iterable[nodes.Node]) -> str | None:
@@ -145,7 +173,7 @@ class _Reader:
 
     def _selects(self, node: nodes.Node) -> str | None:
         """The literal by which a filter picks messages by their content."""
-        for part in walk(node):
+        for part in self._walk(node):
             match part:
                 case nodes.Filter(name="selectattr" | "rejectattr", args=[attribute, _, *wanted]) if wanted:
                     if constant(attribute, self._known) in _CONTENT:
@@ -194,15 +222,17 @@ class _Reader:
 
     def _holds_content(self, root: nodes.Node) -> bool:
         """Whether an expression's value is made from message content (and is no mere answer about it)."""
-        for node in walk(root):
+        for node in self._walk(root):
             if member(node, self._known) in _CONTENT or _name(node) in self._content:
                 return True
             match node:
-                case nodes.Call(node=nodes.Getattr(attr="get"), args=[key, *_]) if constant(key) in _CONTENT:
+                case nodes.Call(node=nodes.Getattr(attr="get"), args=[key, *_]) if (
+                    constant(key, self._known) in _CONTENT
+                ):
                     return True
                 case nodes.Filter(name="map" | "selectattr" | "join" | "groupby"):
                     options = [*node.args, *(item.value for item in node.kwargs)]
-                    if any(constant(option) in _CONTENT for option in options):
+                    if any(constant(option, self._known) in _CONTENT for option in options):
                         return True
                 case nodes.Filter(name="string" | "tojson" | "join" | "items" | "dictsort" | "list"):
                     if node.node is not None and self._is_messages(node.node):
@@ -217,7 +247,7 @@ class _Reader:
 
     def _waits_for(self, test: nodes.Node) -> str | None:
         """The literal that a test looks for in content; None where it asks nothing of the kind."""
-        for node in walk(test):
+        for node in self._walk(test):
             match node:
                 case nodes.Compare():
                     sides = [node.expr, *(operand.expr for operand in node.ops)]
@@ -263,9 +293,14 @@ class _Reader:
         """The first prose that these parts write."""
         for part in parts:
             for text in self._emitted(part):
-                if is_prose(text):
+                if self._is_prose(text):
                     return " ".join(text.split())
         return None
+
+    def _is_prose(self, text: str) -> bool:
+        if text not in self._said:
+            self._said[text] = is_prose(text)
+        return self._said[text]
 
     def _emitted(self, root: nodes.Node) -> Iterator[str]:
         """Literals that reach the output: refusals and what is only compared are not among them."""
@@ -273,10 +308,13 @@ class _Reader:
         entered: set[str] = set()
         while stack:
             node = stack.pop()
+            self._visit()
             if (text := constant(node, self._known)) is not None:
                 yield text
                 continue
             match node:
+                case nodes.Const(value=str() as long) | nodes.TemplateData(data=long):
+                    yield long[:MAX_CONSTANT]
                 case nodes.Call(node=nodes.Name(name="raise_exception")):
                     pass
                 case nodes.Call(node=nodes.Name(name=name)) if name in self._macros:
@@ -304,12 +342,3 @@ def _name(node: nodes.Node) -> str | None:
             return f"{base}.{node.attr}"
         case _:
             return None
-
-
-def _names(target: nodes.Node) -> list[str]:
-    return [name for node in walk(target) if (name := _name(node))]
-
-
-def _assignments(body: Iterable[nodes.Node]) -> Iterator[nodes.Assign]:
-    for part in body:
-        yield from (node for node in walk(part) if isinstance(node, nodes.Assign))

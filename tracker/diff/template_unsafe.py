@@ -10,11 +10,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from jinja2 import nodes
 
-from tracker.diff.template_ast import bindings, constant, member, walk
+from tracker.diff.template_ast import Known, bindings, constant, member, walk
 from tracker.diff.template_trigger import triggers
 
 _DUNDER = re.compile(r"__\w+__")
@@ -35,7 +35,7 @@ _BY_ATTRIBUTE = frozenset(
     {"map", "selectattr", "rejectattr", "groupby", "sort", "sum", "min", "max", "unique", "join", "attr"}
 )
 _ASSEMBLING = (nodes.Add, nodes.Concat, nodes.Mul, nodes.Call, nodes.Filter)
-_FORMAT_FIELD = re.compile(r"\{[^{}]*(?:\.|\[)_[^{}]*\}")
+_FORMAT_FIELD = re.compile(r"\{([^{}]*)\}")
 _TAGS: tuple[tuple[type[nodes.Node], str], ...] = (
     (nodes.Import, "import"),
     (nodes.FromImport, "from ... import"),
@@ -66,12 +66,17 @@ def _reach(tree: nodes.Template) -> Iterator[str]:
             case nodes.Filter():
                 yield from _filter_reach(node, known)
             case nodes.Call(node=nodes.Getattr(node=inner, attr="format" | "format_map")):
-                if (form := constant(inner, known)) and _FORMAT_FIELD.search(form):
+                if (form := constant(inner, known)) and _reaching_format(form):
                     yield f"format string reaches into attributes: {form[:60]}"
             case nodes.Call(node=nodes.Name(name=name)) if name in _OUTSIDE - {"caller"} and name not in own:
                 yield f"calls {name}"
             case _:
                 pass
+
+
+def _reaching_format(form: str) -> bool:
+    """Whether a field of a format string takes an attribute or item that begins with an underscore."""
+    return any("._" in field or "[_" in field for field in _FORMAT_FIELD.findall(form))
 
 
 def _own_names(tree: nodes.Template) -> frozenset[str]:
@@ -81,7 +86,7 @@ def _own_names(tree: nodes.Template) -> frozenset[str]:
     return frozenset(given | macros)
 
 
-def _member_reach(node: nodes.Getattr | nodes.Getitem, known: Mapping[str, str]) -> Iterator[str]:
+def _member_reach(node: nodes.Getattr | nodes.Getitem, known: Known) -> Iterator[str]:
     name = member(node, known)
     if name is None:
         return
@@ -101,7 +106,7 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") or name in _WALKS or bool(_DUNDER.search(name))
 
 
-def _filter_reach(node: nodes.Filter, known: Mapping[str, str]) -> Iterator[str]:
+def _filter_reach(node: nodes.Filter, known: Known) -> Iterator[str]:
     if node.name == "attr":
         yield "filter attr"
     if node.name not in _BY_ATTRIBUTE:

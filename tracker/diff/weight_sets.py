@@ -7,7 +7,7 @@ A set is named by its path without the shard number: ``model-00001-of-00003.safe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -90,7 +90,7 @@ def set_name(path: str) -> str:
 
 def trainer_file(path: str) -> bool:
     """Whether a file is a trainer's own state rather than the model."""
-    return bool(_TRAINER.match(PurePosixPath(path).name))
+    return bool(_TRAINER.match(path.rpartition("/")[2]))
 
 
 def buffer_name(tensor: str) -> bool:
@@ -104,7 +104,8 @@ def weight_sets(snapshot: Snapshot) -> dict[str, WeightSet]:
     for path in sorted(snapshot.manifest.files):
         if weight_format(path) is not None and not trainer_file(path):
             paths.setdefault(set_name(path), []).append(path)
-    return {name: _gather(snapshot, name, members) for name, members in paths.items()}
+    gaps = {gap.path for gap in snapshot.gaps}
+    return {name: _gather(snapshot, name, members, gaps) for name, members in paths.items()}
 
 
 def weight_set(snapshot: Snapshot, name: str) -> WeightSet | None:
@@ -114,15 +115,14 @@ def weight_set(snapshot: Snapshot, name: str) -> WeightSet | None:
         for path in sorted(snapshot.manifest.files)
         if weight_format(path) is not None and set_name(path) == name and not trainer_file(path)
     ]
-    return _gather(snapshot, name, members) if members else None
+    return _gather(snapshot, name, members, {gap.path for gap in snapshot.gaps}) if members else None
 
 
-def _gather(snapshot: Snapshot, name: str, paths: list[str]) -> WeightSet:
+def _gather(snapshot: Snapshot, name: str, paths: list[str], gaps: Set[str]) -> WeightSet:
     files = snapshot.manifest.files
     index_path = next((path for path in _index_paths(name) if path in snapshot.documents), "")
     document = snapshot.documents.get(index_path)
     listed = weight_map(document.data) if document and document.kind is DocumentKind.WEIGHT_INDEX else {}
-    gaps = {gap.path for gap in snapshot.gaps}
     return WeightSet(
         name=name,
         format=weight_format(paths[0]) or "",

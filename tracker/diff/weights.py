@@ -39,6 +39,7 @@ class Weights:
         yield from pickle_changes(before, after)
         old, new = weight_sets(before), weight_sets(after)
         moved = _moved(old, new)
+        arrived = {now.name for now in moved.values()}
         for name in sorted(old.keys() | new.keys()):
             was, now = old.get(name), new.get(name)
             if was and now:
@@ -47,7 +48,7 @@ class Weights:
                 yield _resharded(was, moved[name])
             elif was:
                 yield _removed(was)
-            elif now and now not in moved.values():
+            elif now and name not in arrived:
                 yield from _added(now, old)
         yield from index_changes(before, after)
 
@@ -107,17 +108,36 @@ def gguf_metadata(found: WeightSet) -> dict[str, Json] | None:
 
 def _moved(old: Mapping[str, WeightSet], new: Mapping[str, WeightSet]) -> dict[str, WeightSet]:
     """Sets that went and are there again under another name: same format, same tensors."""
-    came = [item for name, item in sorted(new.items()) if name not in old]
+    waiting: dict[_Likeness, list[WeightSet]] = {}  # the first by name stands last
+    for _, now in sorted(((name, item) for name, item in new.items() if name not in old), reverse=True, key=_name):
+        for likeness in _likenesses(now):
+            waiting.setdefault(likeness, []).append(now)
     found: dict[str, WeightSet] = {}
+    taken: set[str] = set()
     for name, was in sorted(old.items()):
-        if name in new:
-            continue
-        for now in came:
-            if now.format == was.format and _same_tensors(was, now):
-                found[name] = now
-                came.remove(now)
+        for likeness in _likenesses(was) if name not in new else ():
+            queue = waiting.get(likeness, [])
+            while queue and queue[-1].name in taken:
+                queue.pop()
+            if queue and _same_tensors(was, queue[-1]):
+                found[name] = queue.pop()
+                taken.add(found[name].name)
                 break
     return found
+
+
+_Likeness = tuple[str, str, object]
+
+
+def _likenesses(item: WeightSet) -> Iterator[_Likeness]:
+    """What two sets have in common that may be the same: their tensors, or their files."""
+    if item.table:
+        yield item.format, "tensors", frozenset(item.table.values())
+    yield item.format, "files", tuple(sorted(item.files.values()))
+
+
+def _name(named: tuple[str, WeightSet]) -> str:
+    return named[0]
 
 
 def _same_tensors(was: WeightSet, now: WeightSet) -> bool:

@@ -30,7 +30,7 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from storage.errors import UsageError
 from storage.model import FileEntry, Head, Json, Manifest, RepoRef, RepoState, valid_owner
 from tracker.hub import fields, files, history_api
-from tracker.hub.answers import ENDPOINT_HELP, FAULT_HELP, HELP
+from tracker.hub.answers import ENDPOINT_HELP, FAULT_HELP, HELP, plain
 from tracker.hub.budget import Gate
 from tracker.hub.deadline import DEFAULT_CONNECT_S, DEFAULT_DEADLINE_S, DEFAULT_READ_S
 from tracker.hub.errors import AccessDenied, RevisionGone, UpstreamFault
@@ -168,6 +168,21 @@ class HubClient(Upstream, Listing):
         _checked(repo)
         with self._wire.operation():
             return history_api.read_manifest(self._wire, repo, _checked_sha(revision))
+
+    def confirm(self, repo: RepoRef, revision: str, manifest: Manifest) -> None:
+        """Hold a revision's tree against a second answer of the Hub, in one request.
+
+        Raises:
+            UpstreamFault: The model's info names files that the tree leaves out.
+
+        """
+        _checked(repo)
+        with self._wire.operation():
+            left_out = history_api.read_names(self._wire, repo, _checked_sha(revision)) - manifest.files.keys()
+        if left_out:
+            raise UpstreamFault(
+                f"{repo.id}: the tree of {revision[:12]} leaves out {plain(min(left_out))}", help=FAULT_HELP
+            )
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`. At most ``entry.size`` bytes are kept in memory."""

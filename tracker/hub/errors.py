@@ -8,8 +8,10 @@ HubError
  |- AccessDenied    the repo's state forbids reading (carries the RepoState)
  |- RevisionGone    the sha or ref is not there (any more)
  |- FileGone        the revision lists a file that cannot be fetched
+ |  `- Nameless     by the name that it lists, nothing can ever be asked for
  |- TooLarge        more than the cap
  |- Corrupt         bytes that do not match their hash or declared length
+ |  `- Malformed    the file itself is so, whoever brings it
  `- GitUnavailable  git cannot tell (now, here, or of this repo): the API may
 """
 
@@ -81,6 +83,12 @@ class FileGone(HubError):
     code = "file_gone"
 
 
+class Nameless(FileGone):
+    """The tree lists a file under a name by which it can never be asked for."""
+
+    retryable = False
+
+
 class TooLarge(HubError):
     """More bytes than the cap for this kind of file."""
 
@@ -92,6 +100,12 @@ class Corrupt(HubError):
     """Bytes that do not match their hash, or a header that lies about its length."""
 
     code = "corrupt"
+
+
+class Malformed(Corrupt):
+    """A file that contradicts itself or its entry in the tree: it is so for whoever reads it."""
+
+    retryable = False
 
 
 class GitUnavailable(HubError):

@@ -19,7 +19,7 @@ from huggingface_hub import hf_hub_url
 from storage.model import FileEntry, RepoRef
 from tracker.hub import fields
 from tracker.hub.answers import ENDPOINT_HELP, FAULT_HELP, plain
-from tracker.hub.errors import Corrupt, FileGone, TooLarge, UpstreamFault
+from tracker.hub.errors import Corrupt, Malformed, Nameless, TooLarge, UpstreamFault
 from tracker.hub.wire import MAX_HOPS, MAX_SMALL, REDIRECTS, Wire, joined, origin, where
 
 FIRST_RANGE = 100_000
@@ -28,6 +28,7 @@ LENGTH_BYTES = 8
 """A safetensors file begins with the length of its header: 8 bytes, little-endian, unsigned."""
 
 CORRUPT_HELP = "nothing to do: what was read is thrown away and asked for again at the next check"
+MALFORMED_HELP = "nothing to do: the file is listed, but what is in it cannot be told"
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.ASCII)
 
 
@@ -40,17 +41,26 @@ def read_content(wire: Wire, repo: RepoRef, revision: str, entry: FileEntry) -> 
 
     Raises:
         Corrupt: Twice other bytes than the tree's hash and size say.
+        Malformed: Both times the same ones: not the way here is at fault, this is what the Hub holds.
 
     """
+    told = f"{repo.id}: {plain(entry.path)} is not what the tree lists"
+    wrong: list[bytes] = []
 
     def attempt(fresh: bool) -> bytes:
         with _opened(wire, repo, revision, entry, {}, fresh=fresh) as response:
             body = wire.read(response, entry.size) if response.status_code == 200 else None
         if body is None or not matches(body, entry):
-            raise Corrupt(f"{repo.id}: {plain(entry.path)} is not what the tree lists", help=CORRUPT_HELP)
+            wrong.append(hashlib.sha256(body or b"").digest())
+            raise Corrupt(told, help=CORRUPT_HELP)
         return body
 
-    return _twice(attempt)
+    try:
+        return _twice(attempt)
+    except Corrupt:
+        if len(wrong) == 2 and wrong[0] == wrong[1]:
+            raise Malformed(told, help=MALFORMED_HELP) from None
+        raise
 
 
 def read_header(wire: Wire, repo: RepoRef, revision: str, entry: FileEntry, *, limit: int) -> bytes:
@@ -64,14 +74,14 @@ def read_header(wire: Wire, repo: RepoRef, revision: str, entry: FileEntry, *, l
     if not entry.path.lower().endswith(".safetensors"):
         return _range(wire, repo, revision, entry, start=0, stop=min(limit, entry.size))
     if entry.size < LENGTH_BYTES:
-        raise Corrupt(f"{repo.id}: {plain(entry.path)} is too short to be safetensors", help=CORRUPT_HELP)
+        raise Malformed(f"{repo.id}: {plain(entry.path)} is too short to be safetensors", help=MALFORMED_HELP)
     first = min(entry.size, max(LENGTH_BYTES, min(limit, FIRST_RANGE)))
     start = _range(wire, repo, revision, entry, start=0, stop=first)
     length = LENGTH_BYTES + int.from_bytes(start[:LENGTH_BYTES], "little")
     if length > entry.size:
-        raise Corrupt(
+        raise Malformed(
             f"{repo.id}: {plain(entry.path)} announces a header of {length} bytes in {entry.size}",
-            help=CORRUPT_HELP,
+            help=MALFORMED_HELP,
         )
     if length > limit:
         raise TooLarge(
@@ -141,7 +151,7 @@ def _opened(
 ) -> Iterator[httpx2.Response]:
     """The response that carries the file (200 or 206), its body unread."""
     if fields.is_unsafe(entry.path):
-        raise FileGone(f"{repo.id}: a file has a name that cannot be asked for", help=FAULT_HELP)
+        raise Nameless(f"{repo.id}: a file has a name that cannot be asked for", help=FAULT_HELP)
     url = hf_hub_url(repo.id, entry.path, revision=revision, endpoint=wire.endpoint)
     sent = {"accept-encoding": "identity", **headers} | ({"cache-control": "no-cache"} if fresh else {})
     for _ in range(MAX_HOPS):

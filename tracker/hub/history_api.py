@@ -16,7 +16,7 @@ from tracker.hub import fields
 from tracker.hub.answers import FAULT_HELP
 from tracker.hub.errors import TooLarge, UpstreamFault
 from tracker.hub.interface import Walk
-from tracker.hub.paging import pages
+from tracker.hub.paging import Page, pages
 from tracker.hub.wire import Wire
 
 FIRST_PAGE = 100
@@ -44,6 +44,7 @@ def read_recent(wire: Wire, repo: RepoRef, *, head: str, limit: int) -> Recent:
     for page in pages(wire, _path(repo, head), [("limit", str(limit))]):
         revisions = tuple(map(_revision, page.items))
         _check_start(repo, head, revisions)
+        _check_whole(repo, page, len(revisions))
         return Recent(revisions=revisions, more=page.more, total=page.total)
     raise UpstreamFault(f"{repo.id}: no page of commits", help=FAULT_HELP)
 
@@ -104,6 +105,14 @@ def _check_start(repo: RepoRef, head: str, revisions: Sequence[Revision]) -> Non
         raise UpstreamFault(f"{repo.id}: the commits of {head[:12]} do not start with it", help=FAULT_HELP)
 
 
+def _check_whole(repo: RepoRef, page: Page, so_far: int) -> None:
+    """Refuse a page that leaves commits out: fewer than a page has, or at the end than there are in all."""
+    short = page.more and page.size is not None and len(page.items) < page.size
+    lost = not page.more and page.total is not None and so_far < page.total
+    if short or lost:
+        raise UpstreamFault(f"{repo.id}: the list of commits leaves some out", help=FAULT_HELP)
+
+
 def _commits(wire: Wire, repo: RepoRef, head: str, *, first: int) -> Iterator[tuple[Revision, bool]]:
     """Commits from ``head`` back, each with whether older ones follow.
 
@@ -124,6 +133,7 @@ def _commits(wire: Wire, repo: RepoRef, head: str, *, first: int) -> Iterator[tu
             fresh = [revision for revision in revisions if revision.sha not in given]
             for names in (listed, given):
                 names.update(revision.sha for revision in revisions)
+            _check_whole(repo, page, len(listed))
             more = page.more
             for place, revision in enumerate(fresh, start=1):
                 yield revision, more or place < len(fresh)
@@ -164,6 +174,24 @@ def read_manifest(wire: Wire, repo: RepoRef, revision: str) -> Manifest:
                 f"{repo.id}: more than {MAX_FILES} files", help="repos of this size are not read; remove the watch"
             )
     return Manifest(files=files)
+
+
+def read_names(wire: Wire, repo: RepoRef, revision: str) -> frozenset[str]:
+    """The paths of a revision's files as the model's info names them; empty when it names none.
+
+    Another answer than the tree, to hold it against.
+    """
+    path = f"/api/models/{repo.id}/revision/{revision}"
+    answer = wire.get(path, [("expand", "sha"), ("expand", "siblings")]).value
+    info = answer if isinstance(answer, Mapping) else {}
+    if info.get("sha") != revision:
+        raise UpstreamFault(f"{repo.id}: asked for {revision[:12]}, told of another commit", help=FAULT_HELP)
+    siblings = info.get("siblings")
+    return frozenset(
+        fields.safe_path(item.get("rfilename"))
+        for item in (siblings if isinstance(siblings, list) else [])
+        if isinstance(item, Mapping)
+    )
 
 
 def _file(item: Json) -> FileEntry | None:

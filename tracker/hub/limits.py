@@ -22,6 +22,7 @@ MAX_HEADER = 2_000
 """Characters of a header that are read."""
 
 _BUDGET = re.compile(r'"([\w-]{1,40})"\s*;\s*r\s*=\s*(\d{1,12})\s*;\s*t\s*=\s*(\d{1,12})', re.ASCII)
+_SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _POLICY = re.compile(r'"([\w-]{1,40})"\s*;\s*q\s*=\s*(\d{1,12})\s*;\s*w\s*=\s*(\d{1,12})', re.ASCII)
 
 
@@ -65,7 +66,7 @@ def parse_budgets(headers: Mapping[str, str], now: datetime) -> tuple[Budget, ..
 def parse_retry_after(value: str, now: datetime) -> float | None:
     """Seconds that a ``Retry-After`` value asks for: a number or an HTTP date; None when it is neither."""
     text = value.strip()[:100]
-    if re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text, re.ASCII):
+    if _SECONDS.fullmatch(text):
         return min(float(text), MAX_PAUSE_S)
     try:
         when = parsedate_to_datetime(text)
@@ -77,12 +78,34 @@ def parse_retry_after(value: str, now: datetime) -> float | None:
 
 
 def parse_pause(headers: Mapping[str, str], now: datetime) -> float:
-    """How many seconds to keep away after a 429: the longer of the two headers, a minute without either."""
+    """How many seconds to keep away after a 429: the longer of the two headers, a minute if none names a time."""
     waits = [max(0.0, (budget.resets_at - now).total_seconds()) for budget in parse_budgets(headers, now)]
-    retry_after = parse_retry_after(_header(headers, "retry-after"), now)
+    retry_after = _retry_after(headers, now)
     if retry_after is not None:
         waits.append(retry_after)
     return max(waits, default=DEFAULT_PAUSE_S)
+
+
+def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Seconds that ``Retry-After`` asks for; None when it names no time ahead.
+
+    A date counts from the clock of who wrote it, else from ours. The nearer of both holds: either may be wrong by
+    hours or years.
+    """
+    value = _header(headers, "retry-after")
+    if _SECONDS.fullmatch(value.strip()):
+        return parse_retry_after(value, now)
+    moments = [moment for moment in (now, _sent_at(headers)) if moment is not None]
+    return min(filter(None, (parse_retry_after(value, moment) for moment in moments)), default=None)
+
+
+def _sent_at(headers: Mapping[str, str]) -> datetime | None:
+    """When the answer was sent by the clock of who sent it."""
+    try:
+        when = parsedate_to_datetime(_header(headers, "date")[:100])
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

@@ -57,6 +57,8 @@ class Reading:
     client: HubClient
     _git: GitHistory | None = None
     _open_git: Callable[[], GitHistory] | None = None
+    _last: Manifest | None = None
+    """The tree told last: at first that of the revision before the new ones."""
 
     @property
     def name(self) -> str:
@@ -64,14 +66,22 @@ class Reading:
         return "git" if self._git is not None else "api"
 
     def manifest(self, repo: RepoRef, revision: str) -> Manifest:
-        """See `Upstream.manifest`."""
+        """See `Upstream.manifest`.
+
+        A tree of the API that lacks files of the one before, or has none before it, is held against a second
+        answer: a list that lost some entries is still a list, and no removal is to come of it.
+        """
+        self._last = self._told(repo, revision)
+        return self._last
+
+    def _told(self, repo: RepoRef, revision: str) -> Manifest:
         if self._git is not None:
             try:
                 return self._git.manifest(repo, revision)
             except GitUnavailable as error:
                 self._leave_git(error)
         try:
-            return self.client.manifest(repo, revision)
+            return self._by_api(repo, revision)
         except (UpstreamFault, Unreachable) as fault:
             git = self._turn_to_git(fault)
             if git is None:
@@ -81,6 +91,12 @@ class Reading:
             except GitUnavailable as error:
                 self._leave_git(error)
                 raise fault from None
+
+    def _by_api(self, repo: RepoRef, revision: str) -> Manifest:
+        manifest = self.client.manifest(repo, revision)
+        if self._last is None or not self._last.files.keys() <= manifest.files.keys():
+            self.client.confirm(repo, revision, manifest)
+        return manifest
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`."""
@@ -188,7 +204,12 @@ class Histories:
                     raise
                 return self._git_instead(asked, stack, fault)
         log.info("history read by", reader="api", reason=reason, revisions=len(walk.revisions))
-        return Reading(walk, self.client, _open_git=None if tried else lambda: self._opened(asked, stack))
+        return Reading(
+            walk,
+            self.client,
+            _open_git=None if tried else lambda: self._opened(asked, stack),
+            _last=asked.base() if walk.met is not None else None,
+        )
 
     def _by_git(self, asked: _Question, stack: ExitStack, recent: Recent | None) -> Reading:
         git = self._opened(asked, stack)

@@ -56,13 +56,17 @@ class Sandbox:
         """
         self._start = (kind, script, start_seconds, dict(environment or {}))
         self._child: _Child | None = None
+        self.largest = 0
+        """Bytes of the longest question that the present child was asked."""
 
     def ask(self, request: Mapping[str, Any], *, seconds: float) -> dict[str, Any]:
         """The child's answer, or ``{"gap": word}`` after which the next call starts another child."""
         try:
             if self._child is None:
                 self._child = _Child(*self._start)
-            answer = self._child.ask(request, seconds=seconds)
+            body = json.dumps(request).encode("ascii")
+            self.largest = max(self.largest, len(body))
+            answer = self._child.ask(body, seconds=seconds)
         except _Trouble as trouble:
             metrics.child_failed(self._start[0], str(trouble))
             self.close()
@@ -76,7 +80,7 @@ class Sandbox:
         """End the child."""
         if self._child is not None:
             self._child.kill()
-            self._child = None
+            self._child, self.largest = None, 0
 
 
 class _Trouble(Exception):
@@ -109,10 +113,9 @@ class _Child:
             self.kill()
             raise
 
-    def ask(self, request: Mapping[str, Any], *, seconds: float) -> dict[str, Any]:
+    def ask(self, body: bytes, *, seconds: float) -> dict[str, Any]:
         """Send one request and wait for its answer; raises _Trouble."""
         deadline = time.monotonic() + seconds
-        body = json.dumps(request).encode("ascii")
         self._send(struct.pack(">I", len(body)), deadline)
         self._send(body, deadline)
         return self._receive(deadline)

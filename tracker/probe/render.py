@@ -18,6 +18,7 @@ from tracker.probe.tokenize import Encodings, encode
 WALL_SECONDS = 3.0  # for one prompt
 TOTAL_SECONDS = 8.0  # for both sides of one comparison
 MAX_TEMPLATE = 1 << 20  # characters
+SMALL_TOKENIZER = 1 << 20  # bytes of a question up to which the child is kept
 MAX_TROUBLE = 2  # gaps after which a template is not tried on further conversations
 
 
@@ -56,13 +57,14 @@ class Prober:
     ) -> Encodings:
         """Encode texts with both revisions' ``tokenizer.json``; see `tracker.probe.tokenize.encode`.
 
-        The child is ended afterwards: a vocabulary of hundreds of megabytes is not kept for the next one.
+        After a large one the child is ended: a vocabulary of hundreds of megabytes is not kept for the next.
         """
         with self._tokenizer_lock:
             try:
                 return encode(self._tokenizers, before, after, texts, allowance or Allowance(TOTAL_SECONDS))
             finally:
-                self._tokenizers.close()
+                if self._tokenizers.largest > SMALL_TOKENIZER:
+                    self._tokenizers.close()
 
     def templates(
         self,

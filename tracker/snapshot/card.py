@@ -16,6 +16,7 @@ from tracker.snapshot.json_reader import MAX_DEPTH, Unreadable
 MAX_FRONT_MATTER: Final = 1024 * 1024
 MAX_NODES: Final = 100_000
 MAX_ALIASES: Final = 100
+MAX_DIGITS: Final = 4_300
 CARD_PATH: Final = "README.md"
 _FRONT = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 
@@ -28,6 +29,12 @@ class _Loader(yaml.SafeLoader):
         self._nodes = 0
         self._aliases = 0
         self._depth = 0
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Only numbers of as many digits as Python reads: 1:1:1:... costs the square of its length."""
+        if len(node.value) > MAX_DIGITS:
+            raise Unreadable("parse_error", "front matter holds an integer of too many digits")
+        return super().construct_yaml_int(node)
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -42,6 +49,9 @@ class _Loader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def parse_card(text: str) -> tuple[dict[str, Json], list[str]]:

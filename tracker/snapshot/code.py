@@ -14,6 +14,7 @@ from storage.model import Document, DocumentKind, Json, Snapshot
 
 MAX_PARSED: Final = 512 * 1024  # characters of source that are parsed
 MAX_REFERENCES: Final = 1_000
+LONGEST_REFERENCE: Final = 1_000  # characters: no module of a longer name can be imported
 _CROSS_REPO: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*?)--(\S+)")
 _PASSED_ON: Final = frozenset(
     {DocumentKind.PROCESSOR, DocumentKind.TOKENIZER_CONFIG, DocumentKind.EMBEDDING, DocumentKind.ADAPTER}
@@ -61,7 +62,7 @@ def parse_source(text: str) -> ast.Module | None:
 
 def cross_repo(reference: str) -> str | None:
     """The ``owner/name`` of ``owner/name--module.Class``, or None for code of the repo itself."""
-    match = _CROSS_REPO.fullmatch(reference)
+    match = _CROSS_REPO.fullmatch(reference) if len(reference) <= LONGEST_REFERENCE else None
     return match.group(1) if match else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
@@ -116,6 +117,8 @@ _EXECUTABLE = frozenset({"pytorch", "checkpoint", "pickle", "joblib", "nemo", "t
 _CODE_SUFFIXES = (".py", ".pyi", ".pyw")
 
 
+# The same few paths are asked about again with every revision.
+@lru_cache(maxsize=2048)
 def kind_of(path: str) -> DocumentKind | None:
     """What a file is for; None for a file whose content is not read.
 
@@ -155,6 +158,7 @@ def cap_of(kind: DocumentKind) -> int:
     return _CAPS.get(kind, 8 * MIB)
 
 
+@lru_cache(maxsize=2048)
 def weight_format(path: str) -> str | None:
     """The format of a weight file by its name (``safetensors``, ``gguf``, ``pytorch``, ``onnx``, ...), or None."""
     lowered = path.lower()

@@ -7,15 +7,15 @@ A template file beats the one inside tokenizer_config.json, as in transformers: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
 from storage.model import Document, DocumentKind, Json, Snapshot
 
 MAX_TEMPLATES: Final = 64
-MAX_TEXT: Final = 1024 * 1024
+MAX_TEXT: Final = 512 * 1024  # characters of all different templates of a revision that are examined
 ADDITIONAL: Final = "additional_chat_templates"
 GGUF_KEY: Final = "tokenizer.chat_template"
 
@@ -26,7 +26,8 @@ class Template:
 
     ``name`` is ``default``, a named template's own name (``tool_use``), ``processor`` for the processor's,
     with ``folder/`` before it in a sub-folder; the path for a file that no loader takes by itself.
-    ``effective`` says whether it is the one of its name that loaders use.
+    ``effective`` says whether it is the one of its name that loaders use. ``examined`` is False for what lies
+    beyond `MAX_TEXT`: its text counts, and nothing can be said about what is in it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Template:
     pointer: str | None
     text: str
     effective: bool = True
+    examined: bool = True
 
 
 def templates(snapshot: Snapshot) -> Mapping[str, Template]:
@@ -61,7 +63,18 @@ def locations(snapshot: Snapshot) -> list[Template]:
                 suffix = key[len(GGUF_KEY) :].lstrip(".")
                 name = f"gguf:{path}" + (f":{suffix}" if suffix else "")
                 every.append(Template(name=name, path=path, pointer=f"/{_escape(key)}", text=text))
-    return sorted(every, key=lambda item: (not item.effective, item.name, item.path))[:MAX_TEMPLATES]
+    every.sort(key=lambda item: (not item.effective, item.name, item.path))
+    return list(_within(every[:MAX_TEMPLATES]))
+
+
+def _within(items: Iterable[Template]) -> Iterator[Template]:
+    """The templates, those marked that come after `MAX_TEXT` characters; a text that occurs again adds none."""
+    seen: set[str] = set()
+    size = 0
+    for item in items:
+        size += 0 if item.text in seen else len(item.text)
+        seen.add(item.text)
+        yield item if size <= MAX_TEXT else replace(item, examined=False)
 
 
 def _placed(item: Template, folder: str, files: set[str]) -> Template:

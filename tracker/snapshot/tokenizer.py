@@ -36,7 +36,7 @@ def vocabulary(data: Json) -> Mapping[str, int]:
     model = data.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else data
     if isinstance(vocab, dict):
-        if all(type(token_id) is int for token_id in vocab.values()):
+        if set(map(type, vocab.values())) <= {int}:
             return vocab
         return {token: token_id for token, token_id in vocab.items() if type(token_id) is int}
     if isinstance(vocab, list):

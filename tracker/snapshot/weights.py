@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 from types import MappingProxyType
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, TypeVar
 
 from storage.model import Json, Tensor, TensorFile
 from tracker.snapshot.json_reader import Unreadable, magic_of, read_json
+
+T = TypeVar("T")
 
 MAX_TENSORS: Final = 500_000
 MAX_DIMENSIONS: Final = 16
@@ -113,7 +116,13 @@ def _tensor(name: str, entry: Json) -> tuple[int, int, Tensor]:
     bits = DTYPE_BITS.get(dtype)  # None: a type newer than this table, taken at its word
     if bits is not None and prod(shape) * bits != (end - begin) * 8:
         raise _lie(f"tensor {name[:80]!r} of {dtype} {shape} does not take {end - begin} bytes")
-    return begin, end, Tensor(name=name, dtype=dtype, shape=tuple(shape))
+    return begin, end, Tensor(name=name, dtype=_shared(dtype), shape=_shared(tuple(shape)))
+
+
+@lru_cache(maxsize=1024)
+def _shared(value: T) -> T:
+    """One object for all equal ones: 100,000 tensors have few types and shapes."""
+    return value
 
 
 def _naturals(value: Any) -> TypeGuard[list[int]]:
