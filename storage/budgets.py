@@ -33,6 +33,11 @@ class Quota:
         return self.spent if now < self.window_ends else 0
 
 
+def allowed(limit: int, share: float) -> int:
+    """How many requests a share of a limit is: one at least, or a limit told wrong would never be told right."""
+    return max(1, int(limit * share))
+
+
 def get(tx: Transaction, scope: str, name: str) -> Quota | None:
     """A quota as last known; None before the upstream ever told of it."""
     row = tx.execute(select(budgets).where(budgets.c.scope == scope, budgets.c.name == name)).one_or_none()
@@ -60,7 +65,7 @@ def spend(tx: Transaction, scope: str, name: str, count: int, *, share: float, n
     quota = Quota(**row._mapping)
     ends = quota.window_ends if now < quota.window_ends else now + timedelta(seconds=quota.window_s)
     spent = quota.spent_at(now)
-    granted = max(0, min(count, int(quota.limit * share) - spent))
+    granted = max(0, min(count, allowed(quota.limit, share) - spent))
     after = Quota(
         scope=scope, name=name, limit=quota.limit, window_s=quota.window_s, window_ends=ends, spent=spent + granted
     )

@@ -23,6 +23,7 @@ from tests.storms.weather import WEATHERS
 from tests.storms.world import BY_API, World, world
 from tests.support.receiver import Got, Receiver, Reply, receiving
 from tracker.demo.hub import LoopbackHub
+from tracker.demo.injection import Faults
 
 SUBSCRIPTION = "sub_storm"
 
@@ -214,6 +215,7 @@ def test_a_hub_in_trouble_changes_nothing_of_what_is_told(
     weather: str, upstream: tuple[LoopbackHub, Story], expected: Told, sqlite_database: Database
 ) -> None:
     chance = random.Random(weather)  # noqa: S311
+    upstream[0].faults = Faults(chance.randrange(1 << 32))
     with (
         world(*upstream, sqlite_database, **BY_API) as storm,
         receiving() as receiver,

@@ -114,7 +114,7 @@ class SharedBudget(Gate):
             return
         wanted = max(1, min(MAX_BLOCK, int(known.limit * BLOCK_SHARE)))
         granted, quota = 0, known
-        if known.spent_at(now) < int(known.limit * share):
+        if known.spent_at(now) < budgets.allowed(known.limit, share):
             with self._database.transaction() as tx:
                 granted, quota = budgets.spend(tx, self._scope, name, wanted, share=share, now=now)
         with self._lock:
@@ -155,13 +155,13 @@ class SharedBudget(Gate):
             quota = budgets.get(tx, self._scope, name)
         if quota is None:
             return None
-        return max(0, int(quota.limit * self._share * SHARE_OF[urgency]) - quota.spent_at(now))
+        return max(0, budgets.allowed(quota.limit, self._share * SHARE_OF[urgency]) - quota.spent_at(now))
 
     def whole(self, name: str) -> int | None:
         """How many requests may be sent in one window; None while the limit is not known."""
         with self._database.snapshot() as tx:
             quota = budgets.get(tx, self._scope, name)
-        return None if quota is None else int(quota.limit * self._share)
+        return None if quota is None else budgets.allowed(quota.limit, self._share)
 
     def is_scarce(self, name: str = "api") -> bool:
         """Whether so much of a quota's window is spent that others are to be drawn on where they can be."""
@@ -190,7 +190,7 @@ def _spent(quota: Quota, share: float, now: datetime) -> BudgetSpent:
     seconds = max(1.0, (quota.window_ends - now).total_seconds())
     return BudgetSpent(
         f"{quota.spent} of the Hub's {quota.limit} {quota.name} requests in {quota.window_s} s are spent, and "
-        f"{int(quota.limit * share)} may be for this: the next window begins in {seconds:.0f} s",
+        f"{budgets.allowed(quota.limit, share)} may be for this: the next window begins in {seconds:.0f} s",
         seconds=seconds,
         help="nothing is lost, and it goes on by itself; a token (HF_TOKEN) has a larger quota, and "
         "hub.budget_share sets how much of it is used",

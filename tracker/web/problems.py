@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from storage.errors import HubwatchError, NotFound, StorageError, UsageError
 
@@ -92,6 +93,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HubwatchError, _ours)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _defect)
 
 
@@ -164,6 +166,11 @@ def _invalid(request: Request, error: Exception) -> Response:
     where = ".".join(found[0]["loc"]) if found else "request"
     detail = f"{where}: {found[0]['msg']}" if found else "the request is not valid"
     return problem_response(request.url.path, 422, detail, "invalid", errors=found)
+
+
+async def _gone(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Nobody is there any more to be told anything; it is no defect of ours."""
+    return Response(status_code=400)
 
 
 def _defect(request: Request, error: Exception) -> Response:

@@ -18,6 +18,7 @@ from tracker.loader import Loader
 from tracker.settings import Settings
 from tracker.vitals import Vitals
 from tracker.web.app import create_app
+from tracker.web.connections import Impatient
 from tracker.web.pages.warm import warm
 
 _START_SECONDS = 15.0
@@ -55,6 +56,7 @@ def running_app(app: FastAPI, host: str, port: int) -> Iterator[str]:
     host, port = listener.getsockname()[:2]
     config = uvicorn.Config(
         app,
+        http=Impatient,
         log_level="warning",
         access_log=False,  # `tracker.web.requests` has the lines
         log_config=None,  # by the handlers of `tracker.log`, in their shape

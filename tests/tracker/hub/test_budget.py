@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -20,6 +21,7 @@ from tracker.hub.errors import BudgetSpent
 from tracker.hub.limits import Budget
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
+NUMBERS = itertools.count()
 SCOPE = scope_of("http://127.0.0.1:1", None)
 
 
@@ -114,6 +116,17 @@ def test_a_new_window_begins_by_itself_and_is_corrected_by_the_next_answer(
     assert (quota.spent, quota.window_ends) == (300, clock.now + timedelta(seconds=120))
 
 
+def test_a_limit_that_is_told_wrong_is_asked_about_again(database: Database, clock: Clock) -> None:
+    budget = account(database, clock)
+    budget.learn(told(clock, left=0, limit=0))
+    clock.now += timedelta(seconds=301)
+    with asking_as(Urgency.IDLE):
+        assert taken(budget) == 1
+    budget.learn(told(clock, left=499))
+    with asking_as(Urgency.HINTED):
+        assert taken(budget) == 399
+
+
 def test_the_last_answers_of_a_window_do_not_spoil_the_next_one(database: Database, clock: Clock) -> None:
     budget = account(database, clock)
     budget.learn(told(clock, left=100))
@@ -155,7 +168,8 @@ def test_whatever_is_told_the_account_holds(
     sqlite_database: Database, limit: int, left: int, window: int, seconds: int, asked: int
 ) -> None:
     clock = Clock()
-    budget = account(sqlite_database, clock)
+    scope = f"{SCOPE} {next(NUMBERS)}"
+    budget = SharedBudget(sqlite_database, scope, share=0.8, clock=clock)
     name = Budget(
         name="api",
         remaining=left,
@@ -168,7 +182,7 @@ def test_whatever_is_told_the_account_holds(
         with contextlib.suppress(BudgetSpent):
             budget.take("api")
     with sqlite_database.snapshot() as tx:
-        for quota in budgets.every(tx):
+        for quota in (quota for quota in budgets.every(tx) if quota.scope == scope):
             assert quota.spent <= max(quota.limit, left)
 
 
