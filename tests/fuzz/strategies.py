@@ -131,9 +131,7 @@ CARDS = around("README.md") | pieces(
 SOURCES = around("model_source.txt") | pieces(
     "import os\n|from os import system as s\n|def f(|a=1|*|**k|)|: |\n|    |class A(B):\n|exec(|os.system(|'x'|"
     "f'{a!r:>{b}}'|lambda |async |await |yield |[|]|for x in y|=|:=|.|return |\t|\\\n|#|\"\"\"|b'\\x|0x|1j|match a:\n|"
-    "case _:\n|type X[T] = int\n|@|getattr(os, 'system')()|__import__('os')|from x import *\n|-|(|\u0000|\x0c".split(
-        "|"
-    )
+    "case _:\n|type X[T] = int\n|@|getattr(os, 'system')()|__import__('os')|from x import *\n|-|(|\u0000|\x0c"
 )
 
 # --- weights and pickles ------------------------------------------------------------------------------
@@ -195,7 +193,7 @@ def opcodes(draw: DrawFn) -> bytes:
             match opcode.arg.n:
                 case pickletools.UP_TO_NEWLINE:
                     parts.append(draw(names if opcode.arg.name.endswith("pair") else st.just(b"'a'\n") | names))
-                case pickletools.TAKEN_FROM_ARGUMENT1 | pickletools.TAKEN_FROM_ARGUMENT1U:
+                case pickletools.TAKEN_FROM_ARGUMENT1:
                     parts.append(draw(st.sampled_from([b"\x02os", b"\x06system", b"\xff", b""])))
                 case pickletools.TAKEN_FROM_ARGUMENT4 | pickletools.TAKEN_FROM_ARGUMENT4U:
                     parts.append(draw(st.sampled_from([b"\x02\x00\x00\x00os", b"\xff\xff\xff\xff", b""])))

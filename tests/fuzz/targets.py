@@ -246,7 +246,10 @@ def _judge(probes: list[ProbeResult]) -> None:
 
 Finder = Callable[[str], Reading]
 FINDERS: dict[str, tuple[Finder, tuple[str, ...]]] = {
-    "python": (lambda text: python.find(text.encode("utf-8", "surrogatepass"), NAMES), ("app_source.txt", "model_source.txt")),
+    "python": (
+        lambda text: python.find(text.encode("utf-8", "surrogatepass"), NAMES),
+        ("app_source.txt", "model_source.txt"),
+    ),
     "notebook": (lambda text: notebook.find(text, NAMES), ("notebook.json",)),
     "yaml": (lambda text: settings_files.find_yaml(text, NAMES), ("compose.yaml", "README.md")),
     "json": (lambda text: settings_files.find_json(text, NAMES), ("config.json", "bom.json")),

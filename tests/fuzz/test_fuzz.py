@@ -46,4 +46,4 @@ def test_seeds_stay_small_and_every_one_is_used() -> None:
 
 def test_work_without_a_bound_is_noticed() -> None:
     with pytest.raises(TooMuchWork), at_most(100):
-        list(map(ord, "x" * 1_000))
+        print([ord(char) for char in "x" * 1_000])

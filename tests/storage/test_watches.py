@@ -39,7 +39,7 @@ def test_adding_and_reading(database: Database) -> None:
             public=True,
             created_at=NOW,
             next_check_at=NOW,
-        urgency=Urgency.MOVING,
+            urgency=Urgency.MOVING,
         )
         assert [watch.repo for watch in watches.list_all(tx)] == [OTHER, REPO]
         assert watches.list_all(tx, owner="nobody") == []

@@ -81,7 +81,7 @@ def inspect(path: str, size: int, read: Read) -> PickleFile:
     container = container_of(head)
     if container is None:
         return _broken(path, "unknown", "begins neither as an archive nor as a pickle")
-    if container not in ALLOWED[form] and not is_raw(container):
+    if form in ALLOWED and container not in ALLOWED[form] and not is_raw(container):
         raise Unreadable("disguised", f"the first bytes are those of a {container}")
     try:
         opcodes = _opcodes(form, container, file)
