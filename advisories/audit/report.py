@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from advisories.audit.find.python_loaders import LOADERS
 from advisories.audit.model import Audit, Gap, Holding, Notation, Notice, Reference
 from advisories.view import clipped
 from storage.model import Severity
@@ -73,12 +74,12 @@ def _written(reference: Reference, sha: str) -> str | None:
         return None
     if via == "purl":
         return f"pkg:huggingface/{reference.repo}@{sha}"
-    if reference.notation in _CALLS_WITH_REVISION:
-        return f'revision="{sha}"'
     if via in {"pretrained", "peft"}:
         return f"revision={sha}"
     if via.startswith("--") or via in {"hf download", "vllm serve", "sglang serve"}:
         return f"--revision {sha}"
+    if reference.notation in _CALLS_WITH_REVISION or via in LOADERS:  # also Python inside a shell script
+        return f'revision="{sha}"'
     if via.isupper():
         return f"{_stem(via).upper()}_REVISION={sha}"
     if reference.notation is Notation.JSON:
@@ -101,6 +102,10 @@ def _how(reference: Reference) -> str:
         return "check the commit out after cloning"
     if reference.via == "auto_map":
         return "pass code_revision where the model is loaded"
+    if reference.via.isupper():
+        return "a variable pins only if what loads the model reads it (text-generation-inference reads REVISION)"
+    if reference.notation is Notation.YAML:
+        return "write it beside the repo; a list of names cannot hold it: make each an entry with repo and revision"
     return "write it beside the repo"
 
 

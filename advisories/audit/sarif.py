@@ -91,7 +91,9 @@ def _rule(cls: str, severity: Severity) -> dict[str, Any]:
 
 def _sentence(text: str) -> str:
     line = one_line(text, 1000)
-    return line[:1].upper() + line[1:] + ("" if line.endswith((".", "!", "?", "…")) else ".")
+    if line.partition(" ")[0].isalpha():  # names are left as they are
+        line = line[:1].upper() + line[1:]
+    return line + ("" if line.endswith((".", "!", "?", "…")) else ".")
 
 
 def _result(holding: Holding, notice: Notice, rule: int) -> dict[str, Any]:

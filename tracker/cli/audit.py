@@ -150,7 +150,8 @@ def _findings(out: Console, found: Audit, limit: int | None) -> None:
     if not found.findings:
         return
     table = Table("where", "model", "severity", "advisory", "what", box=None, pad_edge=False)
-    for holding, notice in found.findings[:limit]:
+    # the gravest first: what is cut off is to be what matters least
+    for holding, notice in sorted(found.findings, key=lambda item: -item[1].severity)[:limit]:
         reference = holding.reference
         table.add_row(
             _where(reference.file, reference.line),

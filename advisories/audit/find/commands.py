@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisories.audit.find.settings_keys import is_model_key, revision_keys, snake, variable_pins
 from advisories.audit.model import Place, Reference, is_sha
@@ -23,6 +23,7 @@ _LLAMA = {
 }
 _SHORT = {"-m": ("mlx_lm", "mlx_vlm", "optimum-cli", "transformers")}
 _REVISION_FLAG = "--revision"
+CLONE = "git clone"
 _MODEL_ARGS = frozenset({"--model_args", "--model-args"})
 _MODEL_ARG_KEYS = frozenset({"pretrained", "peft", "tokenizer", "model", "model_name"})
 _DOWNLOAD_SWITCHES = frozenset({"--quiet", "--force-download", "--resume-download", "--dry-run", "--no-quiet"})
@@ -210,7 +211,8 @@ def _located(
         flag, equals, value = token.text.partition("=")
         text = value if equals and flag.startswith("-") else token.text
         if (spec := names.located(text, page=clones)) is not None:
-            yield _made(spec, None, token, str(spec.form) if not clones else "git clone")
+            made, used = _made(spec, None, token, str(spec.form))
+            yield (replace(made, via=CLONE) if clones else made), used
 
 
 def _environment(
