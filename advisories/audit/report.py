@@ -105,7 +105,7 @@ def _how(reference: Reference) -> str:
     if reference.via.isupper():
         return "a variable pins only if what loads the model reads it (text-generation-inference reads REVISION)"
     if reference.notation is Notation.YAML:
-        return "write it beside the repo; a list of names cannot hold it: make each an entry with repo and revision"
+        return "write it beside the repo; a list of names cannot hold it: make it entries with repo and revision"
     return "write it beside the repo"
 
 

@@ -177,8 +177,12 @@ class HubClient(Upstream, Listing):
 
         """
         _checked(repo)
-        with self._wire.operation():
-            left_out = history_api.read_names(self._wire, repo, _checked_sha(revision)) - manifest.files.keys()
+        try:
+            with self._wire.operation():
+                named = history_api.read_names(self._wire, repo, _checked_sha(revision))
+        except (AccessDenied, RevisionGone):
+            return  # the tree was told, its info is not: there is nothing to hold it against
+        left_out = named - manifest.files.keys()
         if left_out:
             raise UpstreamFault(
                 f"{repo.id}: the tree of {revision[:12]} leaves out {plain(min(left_out))}", help=FAULT_HELP

@@ -179,14 +179,14 @@ def read_manifest(wire: Wire, repo: RepoRef, revision: str) -> Manifest:
 def read_names(wire: Wire, repo: RepoRef, revision: str) -> frozenset[str]:
     """The paths of a revision's files as the model's info names them; empty when it names none.
 
+    An answer about another commit (some mirrors know only the newest) names none of this one.
+
     Another answer than the tree, to hold it against.
     """
     path = f"/api/models/{repo.id}/revision/{revision}"
     answer = wire.get(path, [("expand", "sha"), ("expand", "siblings")]).value
     info = answer if isinstance(answer, Mapping) else {}
-    if info.get("sha") != revision:
-        raise UpstreamFault(f"{repo.id}: asked for {revision[:12]}, told of another commit", help=FAULT_HELP)
-    siblings = info.get("siblings")
+    siblings = info.get("siblings") if info.get("sha") == revision else None
     return frozenset(
         fields.safe_path(item.get("rfilename"))
         for item in (siblings if isinstance(siblings, list) else [])
