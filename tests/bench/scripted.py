@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -147,6 +147,7 @@ class PaidPipeline:
 
     hub: ScriptedHub
     database: Database
+    stopping: Callable[[], bool] = lambda: False
 
     def follow(self, watch: Watch, head: Head, *, on_landed: Any = None) -> list[Landing]:
         """See `Pipeline.follow`."""
