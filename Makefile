@@ -10,7 +10,7 @@ RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 PIP       := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo run test lint types contracts check format bench soak storm clean
+.PHONY: demo run test lint types contracts check format bench soak storm fuzz clean
 
 demo: $(RUN_READY) ## a loopback Hub with scripted revisions, the daemon and its pages
 	$(BIN)/hubwatch demo $(ARGS)
@@ -46,6 +46,9 @@ soak: $(DEV_READY) ## a long backfill by daemons that are killed again and again
 
 storm: $(DEV_READY) ## every fault in every mode, a kill at every transaction; make storm SEEDS=20
 	STORM_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/storms -n auto --dist worksteal $(ARGS)
+
+fuzz: $(DEV_READY) ## every parser of upstream bytes on made-up input; FUZZ_SECONDS=300 make fuzz
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

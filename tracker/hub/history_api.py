@@ -106,10 +106,8 @@ def _check_start(repo: RepoRef, head: str, revisions: Sequence[Revision]) -> Non
 
 
 def _check_whole(repo: RepoRef, page: Page, so_far: int) -> None:
-    """Refuse a page that leaves commits out: fewer than a page has, or at the end than there are in all."""
-    short = page.more and page.size is not None and len(page.items) < page.size
-    lost = not page.more and page.total is not None and so_far < page.total
-    if short or lost:
+    """Refuse a list that ends before all of its commits were told."""
+    if not page.more and page.total is not None and so_far < page.total:
         raise UpstreamFault(f"{repo.id}: the list of commits leaves some out", help=FAULT_HELP)
 
 

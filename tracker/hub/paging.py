@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from huggingface_hub.utils import fix_hf_endpoint_in_url  # type: ignore[attr-defined]  # exported lazily
 
@@ -28,16 +28,11 @@ _REL = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;,"']+))""", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of a list.
-
-    ``total`` is what ``X-Total-Count`` says, ``more`` whether a next page is named, ``size`` how many items the
-    link to it says that a page has.
-    """
+    """One page of a list. ``total`` is what ``X-Total-Count`` says, ``more`` whether a next page is named."""
 
     items: list[Json]
     more: bool
     total: int | None
-    size: int | None = None
 
 
 def parse_next(link: str) -> str | None:
@@ -88,9 +83,7 @@ def pages(wire: Wire, path: str, params: list[tuple[str, str]]) -> Iterator[Page
     seen = {answer.url}
     for _ in range(MAX_PAGES):
         following = next_url(wire, answer)
-        yield Page(
-            items=_items(answer), more=following is not None, total=_total(answer), size=_page_size(following)
-        )
+        yield Page(items=_items(answer), more=following is not None, total=_total(answer))
         if following is None:
             return
         if following in seen:
@@ -116,13 +109,5 @@ def _items(answer: Answer) -> list[Json]:
 
 
 def _total(answer: Answer) -> int | None:
-    return _number(answer.headers.get("x-total-count", ""))
-
-
-def _page_size(link: str | None) -> int | None:
-    query = urlsplit(link).query[:MAX_LINK] if link else ""
-    return _number(dict(parse_qsl(query)).get("limit", ""))
-
-
-def _number(text: str) -> int | None:
+    text = answer.headers.get("x-total-count", "")
     return int(text) if re.fullmatch(r"\d{1,12}", text, re.ASCII) else None

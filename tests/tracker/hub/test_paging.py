@@ -120,7 +120,7 @@ def test_commit_pages_that_bring_nothing_new_end(script: Script, connect: Connec
     path = f"/api/models/acme/tiny/commits/{'a' * 40}"
     commit = {"id": "a" * 40, "title": "t", "date": "2024-02-19T10:57:45.000Z"}
     script.routes[path] = lambda request: reply(
-        [commit], Link=f'<{path}?p={int(request.first("p") or 0) + 1}&limit=1>; rel="next"'
+        [commit], Link=f'<{path}?p={int(request.first("p") or 0) + 1}&limit={request.first("limit")}>; rel="next"'
     )
     with pytest.raises(UpstreamFault, match="nothing new"):
         connect(script).walk(REPO, head="a" * 40, known=lambda _: False)
