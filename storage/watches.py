@@ -223,6 +223,19 @@ def hint(tx: Transaction, repo: RepoRef, *, now: datetime, settle: timedelta) ->
     return True
 
 
+def postpone(tx: Transaction, watch: Watch, until: datetime) -> None:
+    """Leave a watch out of what is due until then, unless it became more urgent meanwhile."""
+    tx.execute(
+        update(watches)
+        .where(
+            watches.c.id == watch.id,
+            watches.c.urgency <= watch.urgency.value,
+            watches.c.next_check_at < until,
+        )
+        .values(next_check_at=until)
+    )
+
+
 def save(tx: Transaction, watch: Watch) -> None:
     """Keep what a check learned: the repo's facts, the head, the schedule, errors.
 

@@ -17,6 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from storage import pauses, watches
 from storage.database import Database
 from storage.errors import HubwatchError
+from storage.model import Urgency
 from tracker.dispatch.interface import Dispatcher
 from tracker.rounds import Rounds
 from tracker.worker import HUB
@@ -91,12 +92,16 @@ class Scheduler:
         with self.database.snapshot() as tx:
             due = watches.due(tx, now, limit=BATCH, at_least=least)
         plan = self.rounds.plan(due)
+        # before the listings of those at rest: what begins a window must not be what can wait
+        urgent = [watch for watch in plan.single if watch.urgency > Urgency.QUIET]
+        handed = sum(self.dispatcher.submit(watch) for watch in urgent)
         listed = sum(
             len(asked)
             for owner, asked in plan.listings.items()
             if self.rounds.submit(owner, asked, self.dispatcher.submit)
         )
-        return listed + sum(self.dispatcher.submit(watch) for watch in plan.single)
+        rest = (watch for watch in plan.single if watch.urgency <= Urgency.QUIET)
+        return handed + listed + sum(self.dispatcher.submit(watch) for watch in rest)
 
     def _guard(self, job: Callable[[], object], name: str) -> Callable[[], None]:
         """A tick that fails is logged and comes again; APScheduler would log it to nobody."""

@@ -133,6 +133,7 @@ class Worker:
                 return self._check(watch, count)
         except RateLimited as error:
             self.pause(error)
+            self._postpone(watch, error)
             return _held(watch, error, count)
         except AccessDenied as error:
             return self._failed(watch, Status(error.state), error, count)
@@ -319,6 +320,21 @@ class Worker:
         told = f"the Hub asked for a pause, {wait:.0f} s are left: nothing was asked, and nothing is lost"
         return Outcome(repo=watch.repo.id, status=Status.PAUSED, error=told, wait=wait)
 
+    def _postpone(self, watch: Watch, error: RateLimited) -> None:
+        """Try again when the window is over whose share is spent: an earlier try would spend more for nothing.
+
+        A repo at rest keeps its place among those that wait: it was refused before anything was asked.
+        """
+        at_rest = watch.urgency <= Urgency.QUIET and _at_rest(watch)
+        if at_rest or not isinstance(error, BudgetSpent):
+            return
+        until = self.clock() + timedelta(seconds=error.seconds)
+        try:
+            with self.database.transaction() as tx:
+                watches.postpone(tx, watch, until)
+        except StorageError as trouble:
+            log.warning("not postponed", error=str(trouble))
+
     def pause(self, error: RateLimited) -> None:
         """Keep the Hub's wish where every thread and every node sees it.
 
@@ -332,7 +348,7 @@ class Worker:
 
 
 def _held(watch: Watch, error: RateLimited, count: _Counter) -> Outcome:
-    """Not a failure of the repo: what landed is kept, and the watch stays due until asking is allowed again."""
+    """Not a failure of the repo: what landed is kept, and the watch is due as soon as asking is allowed again."""
     return Outcome(
         repo=watch.repo.id,
         status=Status.PAUSED,

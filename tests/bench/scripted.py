@@ -199,6 +199,9 @@ class WatchedWorker(Worker):
     looks: list[Look]
     tries: int
     held: int
+    hinted: dict[str, datetime]
+    waiting: dict[str, datetime]
+    """Since when those are due that were held back for the budget, by repo."""
 
     def check(self, watch: Watch, **options: Any) -> Outcome:
         """See `Worker.check`."""
@@ -208,6 +211,7 @@ class WatchedWorker(Worker):
             self._note(watch)
         else:
             self.held += 1
+            self.waiting.setdefault(watch.repo.id, watch.next_check_at or watch.created_at)
         return outcome
 
     def answered(self, answers: Any) -> dict[int, Outcome]:
@@ -220,7 +224,9 @@ class WatchedWorker(Worker):
         return done
 
     def _note(self, watch: Watch) -> None:
-        due = watch.next_check_at or watch.created_at
+        due = self.waiting.pop(watch.repo.id, watch.next_check_at or watch.created_at)
+        if watch.urgency is Urgency.HINTED:  # one that was late already is due since the hint
+            due = self.hinted.pop(watch.repo.id, due)
         self.looks.append(Look(int(watch.urgency), max(0.0, (self.clock() - due).total_seconds())))
 
 
@@ -288,7 +294,7 @@ def house(database: Database, plan: Plan) -> Iterator[House]:
     states = StateKeeper(hub, database, clock, 3, timedelta(0))  # type: ignore[arg-type]
     pipeline = PaidPipeline(hub, database)
     worker = WatchedWorker(hub, database, pipeline, states, intervals, clock, scarce=gate.is_scarce)  # type: ignore[arg-type]
-    worker.looks, worker.tries, worker.held = [], 0, 0
+    worker.looks, worker.tries, worker.held, worker.hinted, worker.waiting = [], 0, 0, {}, {}
     based = {name for name in names if chance.random() < plan.based}
 
     def related(watch: Watch, _: RepoRef) -> int:

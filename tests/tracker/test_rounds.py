@@ -136,3 +136,15 @@ def test_a_hint_during_a_check_is_not_lost(hub: LoopbackHub, here: Site) -> None
     with here.database.snapshot() as tx:
         after = watches.require(tx, repo)
     assert (after.urgency, after.next_check_at) == (Urgency.HINTED, here.now())
+
+
+def test_the_urgent_are_handed_on_before_anybody_is_listed(hub: LoopbackHub, here: Site) -> None:
+    with here.database.transaction() as tx:
+        assert watches.hint(tx, RepoRef.parse("acme/b"), now=here.now(), settle=timedelta(0))
+    seen: list[list[str]] = []
+    hands = Hands()
+    rounds = here.services.rounds
+    listing = rounds.submit
+    rounds.submit = lambda *given: seen.append(list(hands.taken)) or listing(*given)  # type: ignore[method-assign,func-returns-value]
+    Scheduler(here.database, hands, rounds, here.now).tick()
+    assert seen == [["acme/b"]]
