@@ -172,10 +172,10 @@ def test_what_cannot_be_subscribed_is_refused_in_one_line(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HUBWATCH_DATABASE_URL", f"sqlite:///{tmp_path}/hubwatch.db")
-    assert cli.run(["subscribe", "add", *options]) == 2
+    assert cli.execute(["subscribe", "add", *options]) == 2
     told = capfd.readouterr()
     assert told.out == ""
     assert told.err
     assert "Traceback" not in told.err
-    assert cli.run(["subscribe", "list", "--json"]) == 0
+    assert cli.execute(["subscribe", "list", "--json"]) == 0
     assert '"subscriptions": []' in capfd.readouterr().out

@@ -69,10 +69,10 @@ def cli(ctx: click.Context, database_url: str | None, verbose: int) -> None:
 
 def main() -> None:
     """Entry point: errors become one line on stderr and exit code 2, never a traceback."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(execute(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def execute(arguments: list[str]) -> int:
     """Run one command line; returns its exit code."""
     try:
         result: Any = cli.main(arguments, prog_name="hubwatch", standalone_mode=False)
