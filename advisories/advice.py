@@ -5,6 +5,9 @@ from __future__ import annotations
 from advisories.rules.registry import rule_of
 from storage.model import Advisory
 
+EARLIER = "While it was open the advice was: "
+"""What stands in the advice of a closed advisory ahead of the advice that counted before."""
+
 
 def advice(advisory: Advisory) -> str:
     """The class's advice while the advisory is open; afterwards what its end means to whoever acted on it.
@@ -23,7 +26,7 @@ def advice(advisory: Advisory) -> str:
         return (
             f"Put back at {last.fixed[:7]}: who follows the ref need do nothing. Who runs or pinned a commit "
             f"from {since} up to {last.fixed[:7]} differs from it: move to {last.fixed[:7]} or later. "
-            f"While it was open the advice was: {standing}"
+            f"{EARLIER}{standing}"
         )
     later = f" (see {advisory.superseded_by})" if advisory.superseded_by else ""
     end = (last.last_affected or "")[:7]

@@ -64,11 +64,16 @@ class Deliverer:
     threads: int = 16
     policy: Policy = field(default_factory=Policy)
     patient: bool = True
-    """Whether settle windows, digests and quiet hours are waited for; else all that waits is due now."""
+    """Whether settle windows, digests, quiet hours and the time between tries are waited for.
+
+    Else all that waits is due now, and every message is tried once in this deliverer's life: where one is not
+    taken, the later ones of its lane still stand behind it.
+    """
     _pool: ThreadPoolExecutor = field(init=False, repr=False)
     _busy: dict[str, Future[None]] = field(init=False, repr=False, default_factory=dict)
     _guard: threading.Lock = field(init=False, repr=False, default_factory=threading.Lock)
     _stopping: threading.Event = field(init=False, repr=False, default_factory=threading.Event)
+    _since: int | None = field(init=False, repr=False, default=None)  # attempts before it do not count as tries
     _pruned_at: datetime | None = field(init=False, repr=False, default=None)
     # by subscription: what it waited for when last looked at, and until when nothing of that is due
     _idle: dict[str, tuple[tuple[int, int], datetime]] = field(init=False, repr=False, default_factory=dict)
@@ -86,7 +91,9 @@ class Deliverer:
         self.assemble()
         self._prune()
         with self.database.snapshot() as tx:
-            due = deliveries.subscriptions_due(tx, self.clock())
+            if not self.patient and self._since is None:
+                self._since = deliveries.last_attempt(tx)
+            due = deliveries.subscriptions_due(tx, self.clock(), untried_since=self._since)
         return sum(self._start(subscription_id) for subscription_id in due)
 
     def settle(self, timeout: float | None = None) -> bool:
@@ -218,7 +225,7 @@ class Deliverer:
         while self._claim(subscription_id, holder):
             with self.database.snapshot() as tx:
                 subscription = subscriptions.require(tx, subscription_id)
-                heads = deliveries.due(tx, subscription_id, self.clock(), _HEADS)
+                heads = deliveries.due(tx, subscription_id, self.clock(), _HEADS, untried_since=self._since)
             if not heads:
                 return
             for head in heads:

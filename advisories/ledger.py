@@ -27,7 +27,7 @@ from functools import cache
 
 from advisories.ids import advisory_id
 from advisories.rules.context import Observe
-from advisories.rules.registry import rule_of
+from advisories.rules.interface import holds
 from storage.model import (
     Advisory,
     AdvisoryAction,
@@ -129,7 +129,7 @@ def advance(
     """
     old = tracked(state, repo=repo, ref=ref)
     look = cache(observe)
-    turned = [advisory for advisory in old if _turned(advisory, look)]
+    turned = list(_turned(old, look))
     # most revisions touch few values: only those are looked up in what is known
     known = _Known.of(old, {change.facet for change in _changes(turned, findings)})
     seen = {advisory.id: _observed(advisory, known, look) for advisory in turned}
@@ -166,13 +166,13 @@ def advance(
     closed, back, touched = [], [], []
     for advisory in turned:
         items, span = seen[advisory.id], advisory.spans[-1]
-        holds = any(item.holds for item in items)
-        if span.introduced == revision.sha and not holds:
+        still = any(item.holds for item in items)
+        if span.introduced == revision.sha and not still:
             continue  # it is what this very revision opened
         altered = replace(advisory, findings=items, modified=max(now, advisory.modified))
-        if span.open and not holds:
+        if span.open and not still:
             closed.append(_close(altered, revision.sha, predecessor, standing))
-        elif not span.open and holds:
+        elif not span.open and still:
             # a commit that fell off a rewritten history and is back opens its own span again
             ended = altered.spans[:-1] if span.introduced == revision.sha else altered.spans
             spans = (*ended, Span(introduced=revision.sha))
@@ -218,7 +218,7 @@ def rewind(
     for advisory in tracked(state, repo=repo, ref=ref):
         items = tuple(
             replace(item, holds=False, ended_by=SUPERSEDED)
-            if item.holds and not rule_of(advisory.cls).holds(item.finding, look)
+            if item.holds and not holds(item.finding.change, look)
             else item
             for item in advisory.findings
         )
@@ -233,10 +233,13 @@ def rewind(
     return Step(advisories=tuple(altered), events=tuple(events))
 
 
-def _turned(advisory: Advisory, look: Observe) -> bool:
-    """Whether any finding began or ceased to hold."""
-    rule = rule_of(advisory.cls)
-    return any(rule.holds(item.finding, look) != item.holds for item in advisory.findings)
+def _turned(advisories: Iterable[Advisory], look: Observe) -> Iterator[Advisory]:
+    """Those of which any finding began or ceased to hold."""
+    for advisory in advisories:  # all that a repo ever had, at every revision: loops take a third of `any`
+        for item in advisory.findings:
+            if holds(item.finding.change, look) != item.holds:
+                yield advisory
+                break
 
 
 def _changes(advisories: Iterable[Advisory], findings: Iterable[Finding]) -> Iterator[Change]:
@@ -245,13 +248,11 @@ def _changes(advisories: Iterable[Advisory], findings: Iterable[Finding]) -> Ite
 
 
 def _observed(advisory: Advisory, known: _Known, look: Observe) -> tuple[TrackedFinding, ...]:
-    rule = rule_of(advisory.cls)
-
     def now_stands(item: TrackedFinding) -> TrackedFinding:
-        holds = rule.holds(item.finding, look)
-        if holds == item.holds:
+        there = holds(item.finding.change, look)
+        if there == item.holds:
             return item
-        if holds:
+        if there:
             return replace(item, holds=True, ended_by=None)
         facet = item.finding.change.facet
         return replace(item, holds=False, ended_by=RESTORED if known.has(facet, look(facet)) else SUPERSEDED)

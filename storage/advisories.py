@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Text, delete, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Row, Select, Text, bindparam, delete, func, literal, select, tuple_
 
 from storage import findings, visibility
 from storage.columns import EPOCH, MICROSECOND, Moment
@@ -22,12 +22,13 @@ from storage.model import (
     Severity,
     Span,
 )
-from storage.rows import REPO_COLUMNS, chunks, ensure_repo, find_repo, insert_all, insert_missing, repo_of, upsert
+from storage.rows import REPO_COLUMNS, chunks, ensure_repo, find_repo, insert_all, insert_new, repo_of, upsert
 from storage.tables import advisories, advisory_events, repos, revisions, spans
 from storage.visibility import OPEN_TO_ALL
 
 _FEW = 2000  # advisories that are sorted in a moment
 _SELECT = select(advisories, *REPO_COLUMNS).join(repos, repos.c.id == advisories.c.repo_id)
+_HAS = select(advisories.c.id).where(advisories.c.id == bindparam("id"))
 
 
 def save(tx: Transaction, *changed: Advisory) -> None:
@@ -94,6 +95,11 @@ def get(tx: Transaction, advisory_id: str) -> Advisory | None:
     """An advisory by id; None when it is not here."""
     found = _read(tx, _SELECT.where(advisories.c.id == advisory_id))
     return found[0] if found else None
+
+
+def has(tx: Transaction, advisory_id: str) -> bool:
+    """Whether there is an advisory with this id."""
+    return tx.scalar(_HAS, {"id": advisory_id}) is not None
 
 
 def of_repo(
@@ -340,18 +346,30 @@ def _inside_span() -> ColumnElement[bool]:
 
 def record_events(tx: Transaction, repo: RepoRef, happened: Iterable[AdvisoryEvent], *, now: datetime) -> None:
     """Keep what happened to saved advisories; what is kept already is left as it is."""
-    happened = list(happened)
-    repo_id = ensure_repo(tx, repo) if happened else None
-    for event in happened:
-        row = {
-            "advisory_id": event.advisory_id,
-            "action": event.action.value,
-            "sha": event.sha or "",
-            "moment": 0 if event.sha else (now - EPOCH) // MICROSECOND,
-            "repo_id": repo_id,
-            "at": now,
-        }
-        insert_missing(tx, advisory_events, row)
+    record_all(tx, repo, ((event, now) for event in happened))
+
+
+def record_all(tx: Transaction, repo: RepoRef, happened: Iterable[tuple[AdvisoryEvent, datetime]]) -> None:
+    """Keep what happened to saved advisories, each with its time, see `record_events`."""
+    given = list(happened)
+    if not given:
+        return
+    repo_id = ensure_repo(tx, repo)
+    insert_new(
+        tx,
+        advisory_events,
+        [
+            {
+                "advisory_id": event.advisory_id,
+                "action": event.action.value,
+                "sha": event.sha or "",
+                "moment": 0 if event.sha else (now - EPOCH) // MICROSECOND,
+                "repo_id": repo_id,
+                "at": now,
+            }
+            for event, now in given
+        ],
+    )
 
 
 def events(tx: Transaction, repo: RepoRef, shas: Iterable[str]) -> dict[str, list[AdvisoryEvent]]:

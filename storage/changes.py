@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, or_, select
+from sqlalchemy import Row, select
 
 from storage import findings
 from storage.database import Transaction
@@ -42,7 +42,6 @@ def search(
     cls: str | None = None,
     min_severity: Severity | None = None,
     path: str | None = None,
-    key: str | None = None,
     since: datetime | None = None,
     public_only: bool = False,
     before: tuple[int, int] | None = None,
@@ -51,7 +50,6 @@ def search(
     """The changes of current chains that fit all that is given, the newest revision first.
 
     Those of one repo's followed ref are in the order of its history, those of several in the order landed.
-    ``key`` is a file, a JSON pointer, or the last part of one (``rope_theta``).
     ``since`` is about when a revision was observed. ``before``, the ``place`` of the last one seen, continues
     a list.
     """
@@ -83,9 +81,6 @@ def search(
         query = query.where(changes.c.severity >= int(min_severity))
     if path is not None:
         query = query.where(changes.c.path == path)
-    if key is not None:
-        ends = changes.c.pointer.endswith(f"/{key.lstrip('/')}", autoescape=True)
-        query = query.where(or_(changes.c.path == key, ends))
     if since is not None:
         query = query.where(revisions.c.observed_at >= since)
     if public_only:

@@ -7,11 +7,13 @@ transaction as their first argument, so that a caller decides what belongs toget
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeAlias
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -26,6 +28,7 @@ Transaction: TypeAlias = Connection
 BUSY_SECONDS = 30
 """How long a writer waits for another one before it gives up."""
 
+_PAUSE_SECONDS = 0.01
 _URL_HELP = "use sqlite:///path/to/file.db or postgresql://user@host/name"
 _BEGIN = "hubwatch_begin"
 _FOREIGN_KEYS = "hubwatch_foreign_keys"
@@ -152,13 +155,24 @@ def _sqlite(url: URL) -> Engine:
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # the driver must not begin or commit by itself
-    for pragma in (
-        f"busy_timeout = {BUSY_SECONDS * 1000}",
-        "journal_mode = WAL",
-        "synchronous = NORMAL",
-        "foreign_keys = ON",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+    _use_wal(connection)
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _use_wal(connection: Any) -> None:
+    """Change the journal's mode, which SQLite does not wait for: another first user may be at it right now."""
+    until = monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if monotonic() > until:
+                raise
+            sleep(_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

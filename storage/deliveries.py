@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, delete, exists, func, insert, select, update
 
 from storage.database import Transaction
 from storage.errors import NotFound
@@ -94,26 +94,50 @@ def add(
 # --- sending -------------------------------------------------------------------------------------
 
 
-def due(tx: Transaction, subscription_id: str, now: datetime, limit: int) -> list[Delivery]:
-    """The messages to send now: of each lane its oldest one not done, if its time has come; oldest first."""
+def due(
+    tx: Transaction, subscription_id: str, now: datetime, limit: int, *, untried_since: int | None = None
+) -> list[Delivery]:
+    """The messages to send now: of each lane its oldest one not done, if its time has come; oldest first.
+
+    With ``untried_since``, a number of `last_attempt`, no time is waited for: due is what was not tried after it.
+    """
     heads = _heads().where(deliveries.c.subscription_id == subscription_id)
     query = (
         select(deliveries)
-        .where(deliveries.c.id.in_(heads), deliveries.c.next_at <= now)
+        .where(deliveries.c.id.in_(heads), _come(now, untried_since))
         .order_by(deliveries.c.next_at, deliveries.c.id)
         .limit(limit)
     )
     return [_delivery(row) for row in tx.execute(query)]
 
 
-def subscriptions_due(tx: Transaction, now: datetime) -> list[str]:
-    """The ids of subscriptions that have a message to send now."""
+def subscriptions_due(tx: Transaction, now: datetime, *, untried_since: int | None = None) -> list[str]:
+    """The ids of subscriptions that have a message to send now; ``untried_since`` as for `due`."""
     query = (
         select(deliveries.c.subscription_id)
-        .where(deliveries.c.id.in_(_heads()), deliveries.c.next_at <= now)
+        .where(deliveries.c.id.in_(_heads()), _come(now, untried_since))
         .distinct()
     )
     return sorted(tx.scalars(query))
+
+
+def last_attempt(tx: Transaction) -> int:
+    """The number of the newest attempt of all; 0 where there was none. Later ones have higher numbers."""
+    return tx.scalar(select(func.max(delivery_attempts.c.id))) or 0
+
+
+def tried(tx: Transaction, since: int) -> dict[DeliveryState, int]:
+    """How many messages that were tried after an attempt's number stand in each state."""
+    query = select(deliveries.c.state, func.count()).where(_tried_after(since)).group_by(deliveries.c.state)
+    return {DeliveryState(state): number for state, number in tx.execute(query)}
+
+
+def _come(now: datetime, untried_since: int | None) -> ColumnElement[bool]:
+    return deliveries.c.next_at <= now if untried_since is None else ~_tried_after(untried_since)
+
+
+def _tried_after(number: int) -> ColumnElement[bool]:
+    return exists().where(delivery_attempts.c.delivery_id == deliveries.c.id, delivery_attempts.c.id > number)
 
 
 def _heads() -> Select[tuple[int]]:

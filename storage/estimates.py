@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Row, select
@@ -15,21 +15,32 @@ from storage.tables import estimates
 
 def put(tx: Transaction, repo: RepoRef, sha: str, estimate: Estimate) -> None:
     """Keep an estimate in place of what the same estimator said of this revision before."""
+    put_all(tx, repo, {sha: estimate})
+
+
+def put_all(tx: Transaction, repo: RepoRef, by_sha: Mapping[str, Estimate]) -> None:
+    """Keep the estimates of several revisions, see `put`."""
+    if not by_sha:
+        return
+    repo_id = ensure_repo(tx, repo)
     upsert(
         tx,
         estimates,
-        {
-            "repo_id": ensure_repo(tx, repo),
-            "sha": sha,
-            "estimator": estimate.estimator,
-            "version": estimate.version,
-            "status": estimate.status.value,
-            "source": estimate.source,
-            "model_type": estimate.model_type,
-            "architecture": estimate.architecture,
-            "reason": estimate.reason,
-            "body": dict(estimate.body),
-        },
+        *(
+            {
+                "repo_id": repo_id,
+                "sha": sha,
+                "estimator": estimate.estimator,
+                "version": estimate.version,
+                "status": estimate.status.value,
+                "source": estimate.source,
+                "model_type": estimate.model_type,
+                "architecture": estimate.architecture,
+                "reason": estimate.reason,
+                "body": dict(estimate.body),
+            }
+            for sha, estimate in by_sha.items()
+        ),
     )
 
 

@@ -6,14 +6,15 @@ it is found by sha and left out of every list.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, select
 
 from storage.database import Transaction
 from storage.errors import NotFound
-from storage.landing import land, rewind
+from storage.landing import land, land_all, rewind
 from storage.lineage import current, find_row, head_row, preferred, recorded
 from storage.model import FileEntry, Gap, Manifest, RecordedRevision, RepoRef, Severity
 from storage.rows import REPO_COLUMNS, find_repo, followed_ref, path_key, repo_of, require_repo
@@ -23,19 +24,19 @@ from storage.tables import revisions as rows
 from storage.trees import file_entry, tree_at
 
 __all__ = [
-    "authors",
+    "Chain",
+    "chain",
     "count",
     "file_versions",
     "gaps",
     "get",
     "head",
     "known_repos",
-    "known_shas",
     "land",
+    "land_all",
     "manifest",
     "require_repo",
     "resolve",
-    "revision_with_manifest",
     "revisions",
     "rewind",
 ]
@@ -129,15 +130,6 @@ def resolve(tx: Transaction, repo: RepoRef, rev: str) -> RecordedRevision:
     return recorded(next(row for row in found if row.sha == (prefix if prefix in shas else shas[0])))
 
 
-def known_shas(tx: Transaction, repo: RepoRef, ref: str | None = None) -> set[str]:
-    """The shas of the current chain: a walk back from a new head stops at the first of them."""
-    repo_id = find_repo(tx, repo)
-    if repo_id is None:
-        return set()
-    chain = current(repo_id, ref or followed_ref(tx, repo_id))
-    return set(tx.scalars(chain.with_only_columns(rows.c.sha)))
-
-
 def known_repos(tx: Transaction) -> list[RepoRef]:
     """Every repo with a revision, watched or not, by name."""
     with_history = select(rows.c.repo_id).distinct()
@@ -176,32 +168,41 @@ def file_versions(
     return [(recorded(row), None if row.removed else file_entry(row)) for row in tx.execute(query)]
 
 
-# --- what the rules ask --------------------------------------------------------------------------
+# --- what a reader of new revisions goes by ------------------------------------------------------
 
 
-def authors(tx: Transaction, repo: RepoRef, before_position: int) -> frozenset[str]:
-    """Who made the revisions of the chain below a position."""
-    query = _before(tx, repo, before_position)
-    return (
-        frozenset() if query is None else frozenset(tx.scalars(query.with_only_columns(rows.c.author).distinct()))
-    )
+@dataclass(slots=True)
+class Chain:
+    """The current chain of a ref, told by shas, authors and trees; it can grow with what lands."""
+
+    shas: set[str] = field(default_factory=set)
+    authors: set[str] = field(default_factory=set)
+    trees: dict[str, str] = field(default_factory=dict)
+    """By the digest of a manifest, the newest revision that has this very tree."""
+    tip: str | None = None
+
+    @property
+    def length(self) -> int:
+        """How many revisions it has; the position of the next one."""
+        return len(self.shas)
+
+    def add(self, sha: str, author: str, manifest_digest: str) -> None:
+        """Put a revision on top."""
+        self.shas.add(sha)
+        self.authors.add(author)
+        self.trees[manifest_digest] = sha
+        self.tip = sha
 
 
-def revision_with_manifest(tx: Transaction, repo: RepoRef, digest: str, before_position: int) -> str | None:
-    """The newest revision of the chain below a position that has this very tree."""
-    query = _before(tx, repo, before_position)
-    if query is None:
-        return None
-    same = query.where(rows.c.manifest_digest == digest).order_by(rows.c.position.desc()).limit(1)
-    sha: str | None = tx.scalar(same.with_only_columns(rows.c.sha))
-    return sha
-
-
-def _before(tx: Transaction, repo: RepoRef, position: int) -> Select[Any] | None:
+def chain(tx: Transaction, repo: RepoRef, ref: str | None = None) -> Chain:
+    """The current chain; empty for a repo that is not known."""
+    known = Chain()
     repo_id = find_repo(tx, repo)
-    if repo_id is None:
-        return None
-    return current(repo_id, followed_ref(tx, repo_id)).where(rows.c.position < position)
+    if repo_id is not None:
+        query = current(repo_id, ref or followed_ref(tx, repo_id)).order_by(rows.c.position)
+        for row in tx.execute(query.with_only_columns(rows.c.sha, rows.c.author, rows.c.manifest_digest)):
+            known.add(*row)
+    return known
 
 
 def _row(tx: Transaction, repo: RepoRef, sha: str) -> Row[Any]:

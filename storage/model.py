@@ -10,15 +10,16 @@ import enum
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from storage.errors import UsageError
 
 # A parsed JSON value. ``Any`` because a recursive alias buys nothing at the edges.
 Json = Any
+T = TypeVar("T")
 
 
 def canonical_json(value: Json) -> str:
@@ -300,15 +301,27 @@ class Snapshot:
     tensor_files: Mapping[str, TensorFile] = field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
     pickles: Mapping[str, PickleFile] = field(default_factory=dict)
+    _found: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, work: Callable[[Snapshot], T]) -> T:
+        """What a pure function makes of this snapshot; ``name`` stands for the function. Kept as long as it is."""
+        if name not in self._found:
+            self._found[name] = work(self)
+        found: T = self._found[name]
+        return found
 
     def by_kind(self, *kinds: DocumentKind) -> list[Document]:
         """The documents of these kinds, by path."""
-        return [doc for _, doc in sorted(self.documents.items()) if doc.kind in kinds]
+        return [doc for doc in self.once("documents", _by_path) if doc.kind in kinds]
 
     def get(self, path: str) -> Json:
         """The parsed data of one path, or None."""
         doc = self.documents.get(path)
         return doc.data if doc else None
+
+
+def _by_path(snapshot: Snapshot) -> list[Document]:
+    return [doc for _, doc in sorted(snapshot.documents.items())]
 
 
 # --- what changed --------------------------------------------------------------------------------

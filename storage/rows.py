@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Insert, Row, Table, bindparam, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from storage.database import Transaction
 from storage.errors import NotFound
@@ -43,6 +44,12 @@ def insert_all(tx: Transaction, table: Table, rows: Sequence[Mapping[str, Any]])
         tx.execute(insert(table), list(rows))
 
 
+def insert_new(tx: Transaction, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert those of the rows that break no unique key; an empty list does nothing."""
+    if rows:
+        tx.execute(_insert_new(tx.dialect.name, table), [dict(row) for row in rows])
+
+
 def insert_missing(tx: Transaction, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert a row unless one with the same key is there; returns whether it was inserted."""
     return tx.execute(_insert_missing(tx.dialect.name, table), dict(row)).first() is not None
@@ -56,6 +63,12 @@ def upsert(tx: Transaction, table: Table, *rows: Mapping[str, Any]) -> None:
 
 
 # Making a statement costs more than running it: each is made once.
+
+
+@cache
+def _insert_new(dialect: str, table: Table) -> Insert:
+    made: Insert = _dialect(dialect).insert(table).on_conflict_do_nothing()
+    return made
 
 
 @cache
@@ -74,7 +87,7 @@ def _upsert(dialect: str, table: Table, names: tuple[str, ...]) -> Insert:
 
 
 def _dialect(name: str) -> Any:
-    return sqlite if name == "sqlite" else postgresql
+    return importlib.import_module(f"sqlalchemy.dialects.{name}")  # the other one is never needed
 
 
 # --- repos ---------------------------------------------------------------------------------------
@@ -89,9 +102,19 @@ _LOCK = select(repos.c.id).where(repos.c.id == bindparam("repo_id")).with_for_up
 _FOLLOWED = select(repos.c.ref).where(repos.c.id == bindparam("repo_id"))
 
 
+# What was found in a transaction, which is one connection object. Rows of repos are never deleted.
+_FOUND: WeakKeyDictionary[Transaction, dict[RepoRef, int]] = WeakKeyDictionary()
+
+
 def find_repo(tx: Transaction, repo: RepoRef) -> int | None:
     """The row id of a repo."""
-    return tx.scalar(_FIND, {"endpoint": repo.endpoint, "owner": repo.owner, "name": repo.name})
+    found = _FOUND.setdefault(tx, {})
+    if repo not in found:
+        row_id: int | None = tx.scalar(_FIND, {"endpoint": repo.endpoint, "owner": repo.owner, "name": repo.name})
+        if row_id is None:
+            return None
+        found[repo] = row_id
+    return found[repo]
 
 
 def require_repo(tx: Transaction, repo: RepoRef) -> int:
@@ -125,8 +148,9 @@ def ensure_repo(tx: Transaction, repo: RepoRef, ref: str = "main") -> int:
 
 
 def lock_repo(tx: Transaction, repo_id: int) -> None:
-    """Let one transaction at a time write this repo's history (SQLite has one writer anyway)."""
-    tx.execute(_LOCK, {"repo_id": repo_id})
+    """Let one transaction at a time write this repo's history; SQLite has one writer anyway."""
+    if tx.dialect.name != "sqlite":
+        tx.execute(_LOCK, {"repo_id": repo_id})
 
 
 def followed_ref(tx: Transaction, repo_id: int) -> str:

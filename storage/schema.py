@@ -17,11 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, column, inspect, select, table
 
 from storage import meta
 from storage.database import Database
@@ -29,16 +25,19 @@ from storage.errors import SchemaError, StorageError, UsageError
 from storage.faults import translated
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
+_VERSION = table("alembic_version", column("version_num"))
 _LOCK = 0x68756277  # "hubw": one upgrade at a time on a PostgreSQL server
 _TERMS = "schema"  # key in `storage.meta`
 BACKUP_SECONDS = 3600
 
 
+# Alembic is for changing a schema: to look at its version it would be imported by every command for nothing.
+
+
 @functools.cache
 def newest() -> str:
     """The schema version that this hubwatch works with."""
-    # Kept, so that files which an upgrade exchanges under a running process do not speak for its code.
-    return ScriptDirectory(str(_MIGRATIONS)).get_current_head() or ""
+    return max(_versions())
 
 
 def current(db: Database) -> str | None:
@@ -53,6 +52,8 @@ def usable_from() -> str:
     Every migration says so of itself by ``usable_from``. One that does not can be used by its own version and
     later ones only; the strictest of all counts.
     """
+    from alembic.script import ScriptDirectory
+
     scripts = ScriptDirectory(str(_MIGRATIONS)).walk_revisions()
     return max(getattr(script.module, "usable_from", script.revision) for script in scripts)
 
@@ -63,6 +64,9 @@ def upgrade(db: Database) -> str:
     Daemons of older versions down to `usable_from` go on working on it; the others stop by themselves.
     Raises SchemaError for one that a newer hubwatch made or that holds something else.
     """
+    from alembic import command
+    from alembic.config import Config
+
     with _exclusive(db) as connection:
         _refuse_foreign(connection, db.place)
         config = Config()
@@ -101,7 +105,10 @@ def require_usable(db: Database) -> None:
 
 
 def _version(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    if not inspect(connection).has_table(_VERSION.name):
+        return None
+    version: str | None = connection.scalar(select(_VERSION.c.version_num))
+    return version
 
 
 def _refuse_foreign(connection: Connection, place: str) -> None:
@@ -121,7 +128,8 @@ def _is_known(version: str) -> bool:
 
 @functools.cache
 def _versions() -> frozenset[str]:
-    return frozenset(script.revision for script in ScriptDirectory(str(_MIGRATIONS)).walk_revisions())
+    # Kept, so that files which an upgrade exchanges under a running process do not speak for its code.
+    return frozenset(path.name.partition("_")[0] for path in _MIGRATIONS.glob("versions/[0-9]*_*.py"))
 
 
 def _too_new(version: str, place: str) -> SchemaError:

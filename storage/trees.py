@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Row, delete, func, select
@@ -13,6 +13,7 @@ from storage.rows import chunks, insert_all, path_key
 from storage.tables import file_changes, head_files, revisions
 
 Tree = dict[str, FileEntry]
+_NOTHING = {"size": None, "blob_id": None, "lfs_sha256": None}
 
 
 def file_entry(row: Row[Any]) -> FileEntry:
@@ -54,23 +55,31 @@ def head_tree(tx: Transaction, repo_id: int, ref: str) -> Tree:
     return {row.path: file_entry(row) for row in tx.execute(query)}
 
 
-def record(tx: Transaction, repo_id: int, ref: str, revision_id: int, files: Mapping[str, FileEntry]) -> None:
-    """Write what ``files`` changes in the head's tree, as the new head's."""
-    before = head_tree(tx, repo_id, ref)
-    written = [file for path, file in files.items() if before.get(path) != file]
-    removed = [file for path, file in before.items() if path not in files]
-    key = {"repo_id": repo_id, "revision_id": revision_id}
-    insert_all(tx, file_changes, [{**key, **_values(file), "removed": False} for file in written])
-    insert_all(
-        tx,
-        file_changes,
-        [
-            {**key, **_values(file), "removed": True, "size": None, "blob_id": None, "lfs_sha256": None}
-            for file in removed
-        ],
-    )
-    _take_out(tx, repo_id, ref, [*removed, *(before[file.path] for file in written if file.path in before)])
+def record(tx: Transaction, repo_id: int, ref: str, trees: Sequence[tuple[int, Mapping[str, FileEntry]]]) -> None:
+    """Write what each of these revisions, oldest first, changes in the tree before it; the last is the new head's.
+
+    ``trees`` are the ids of the revisions with their files; the first is held against the head's tree.
+    """
+    old = head_tree(tx, repo_id, ref)
+    rows: list[dict[str, Any]] = []
+    before: Mapping[str, FileEntry] = old
+    for revision_id, files in trees:
+        key = {"repo_id": repo_id, "revision_id": revision_id}
+        rows += [{**key, **_values(file), "removed": False} for file in _other(files, before)]
+        rows += [{**key, **_values(file), "removed": True, **_NOTHING} for file in _gone(before, files)]
+        before = files
+    insert_all(tx, file_changes, rows)
+    written = list(_other(before, old))
+    _take_out(tx, repo_id, ref, [*_gone(old, before), *(old[file.path] for file in written if file.path in old)])
     _put_in(tx, repo_id, ref, written)
+
+
+def _other(files: Mapping[str, FileEntry], before: Mapping[str, FileEntry]) -> Iterator[FileEntry]:
+    return (file for path, file in files.items() if before.get(path) != file)
+
+
+def _gone(before: Mapping[str, FileEntry], files: Mapping[str, FileEntry]) -> Iterator[FileEntry]:
+    return (file for path, file in before.items() if path not in files)
 
 
 def move_head(tx: Transaction, repo_id: int, ref: str, head: Row[Any] | None) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from storage.database import Database
 from storage.model import Urgency
+from tracker.allocator import give_back_large_blocks
 from tracker.estimating import exact_estimator
 from tracker.examine import Examiner
 from tracker.hub.budget import SharedBudget, scope_of
@@ -122,6 +123,7 @@ class Services:
 @contextmanager
 def assemble(settings: Settings, database: Database, *, clock: Clock = clock) -> Iterator[Services]:
     """Wire the services; the probes' child process ends with the block."""
+    give_back_large_blocks()
     stopping = threading.Event()
     upstream = upstream_of(settings, database, clock=clock)
     loader = Loader(upstream, database, Parser())

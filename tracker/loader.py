@@ -7,14 +7,24 @@ that needed it is judged, so that a crash in between costs nothing twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
 from storage import blobs, history
 from storage.database import Database, Transaction
 from storage.errors import NotFound
-from storage.model import Document, FileEntry, Gap, Manifest, RepoRef, Revision, Snapshot
+from storage.model import (
+    Document,
+    FileEntry,
+    Gap,
+    Manifest,
+    PickleFile,
+    RepoRef,
+    Revision,
+    Snapshot,
+    TensorFile,
+)
 from tracker.hub.errors import Corrupt, FileGone, TooLarge
 from tracker.hub.interface import Files, Upstream
 from tracker.snapshot.build import Parser, Unread, Wanted, carry, header_key, parts_key, parts_of, wanted
@@ -70,8 +80,11 @@ class Loader:
         files = files or self.upstream
         manifest = files.manifest(source, revision.sha)
         given_up = None if not patient else _gaps_of(previous)
-        failed = self._fetch_missing(files, source, revision, wanted(manifest), given_up)
-        return self._build(revision, manifest, previous, failed)
+        fresh = _Fresh()
+        failed = self._fetch_missing(
+            files, source, revision, _unlike(wanted(manifest), previous), given_up, fresh=fresh
+        )
+        return self._build(revision, manifest, previous, failed, fresh)
 
     def some(self, source: RepoRef, revision: Revision, manifest: Manifest, paths: Iterable[str]) -> Snapshot:
         """Read only these paths of a tree, and only what is not held yet. Raises as `fetch`."""
@@ -158,6 +171,18 @@ class Loader:
                 built = self.parser.build(_NOWHERE, alone, load=partial(_from, held))
                 yield built.documents.get(entry.path)
 
+    def absent(self, manifest: Manifest) -> Wanted:
+        """What `fetch` will read of a tree because it is not held."""
+        want = wanted(manifest)
+        with self.database.snapshot() as tx:
+            return _only(want, _absent(tx, want))
+
+    def keep(self, contents: Iterable[tuple[str, bytes]]) -> None:
+        """Keep contents by their keys."""
+        for key, data in contents:
+            with self.database.transaction() as tx:
+                blobs.put(tx, key, data)
+
     def keeps(self, entry: FileEntry) -> bool:
         """Whether all is here that would be read of a file; True for one that is not read at all."""
         with self.database.snapshot() as tx:
@@ -184,10 +209,13 @@ class Loader:
         revision: Revision,
         want: Wanted,
         given_up: Collection[FileEntry] | None = None,
+        *,
+        fresh: _Fresh | None = None,
     ) -> dict[str, Unread]:
         """Read and keep what is not here; by path, what could not be read.
 
-        With ``given_up``, whatever else fails and may be good at the next try raises.
+        With ``given_up``, whatever else fails and may be good at the next try raises. ``fresh`` learns what was
+        read.
         """
         failed: dict[str, Unread] = {}
 
@@ -202,6 +230,8 @@ class Loader:
             **{header_key(entry): (entry, header) for entry in want.headers},
             **{parts_key(entry): (entry, parts) for entry in want.pickles},
         }
+        if not plan:
+            return failed
         with self.database.snapshot() as tx:
             missing = blobs.missing(tx, list(plan))
         for key, (entry, fetch) in plan.items():
@@ -216,12 +246,25 @@ class Loader:
                 continue
             with self.database.transaction() as tx:
                 blobs.put(tx, key, data)
+            if fresh is not None:
+                fresh.put(key, data)
         return failed
 
     def _build(
-        self, revision: Revision, manifest: Manifest, previous: Snapshot | None, failed: dict[str, Unread]
+        self,
+        revision: Revision,
+        manifest: Manifest,
+        previous: Snapshot | None,
+        failed: dict[str, Unread],
+        fresh: _Fresh | None = None,
     ) -> Snapshot:
-        snapshot = self.parser.build(revision, manifest, load=self._load, parts=self._kept, failed=failed)
+        def load(key: str) -> bytes:
+            data = fresh.take(key) if fresh is not None else None
+            return self._load(key) if data is None else data
+
+        snapshot = self.parser.build(
+            revision, manifest, load=load, parts=self._kept, failed=failed, previous=previous
+        )
         return carry(previous, snapshot)
 
     def _kept(self, key: str) -> bytes | None:
@@ -234,6 +277,44 @@ class Loader:
         if data is None:
             raise NotFound(f"content {key} is not kept here", help="run: hubwatch doctor")
         return data
+
+
+@dataclass(slots=True)
+class _Fresh:
+    """Contents that were just read, as long as they are few: what was read last is parsed next."""
+
+    _contents: dict[str, bytes] = field(default_factory=dict)
+    _room: int = _BATCH_BYTES
+
+    def put(self, key: str, data: bytes) -> None:
+        if len(data) <= self._room:
+            self._contents[key] = data
+            self._room -= len(data)
+
+    def take(self, key: str) -> bytes | None:
+        return self._contents.pop(key, None)
+
+
+def _unlike(want: Wanted, previous: Snapshot | None) -> Wanted:
+    """What is wanted, without what was read of the revision before and is the same."""
+    if previous is None:
+        return want
+    gaps = {gap.path for gap in previous.gaps}
+
+    def unlike(
+        entries: Iterable[FileEntry], read: Mapping[str, Document | TensorFile | PickleFile]
+    ) -> tuple[FileEntry, ...]:
+        return tuple(
+            entry
+            for entry in entries
+            if entry.path in gaps or entry.path not in read or read[entry.path].content_key != entry.content_key
+        )
+
+    return Wanted(
+        contents=unlike(want.contents, previous.documents),
+        headers=unlike(want.headers, previous.tensor_files),
+        pickles=unlike(want.pickles, previous.pickles),
+    )
 
 
 def _gaps_of(snapshot: Snapshot | None) -> list[FileEntry]:

@@ -4,7 +4,7 @@
       loader.fetch       tree, unseen small blobs, weight headers     -> Snapshot
       examiner.examine   diff, probes, estimate, rules                -> Findings
       ledger.advance     what opens, holds on, closes                 -> Advisories
-      history.land       all of it, in one transaction
+      history.land_all   all of it, in one transaction, those of a few revisions where many are new
 
 Nothing of a revision is written before it is whole, and every row is unique by content: a run that dies
 anywhere is taken up by the next one at the first revision that had not landed.
@@ -12,7 +12,8 @@ anywhere is taken up by the next one at the first revision that had not landed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -24,14 +25,16 @@ from advisories.states import open_state
 from storage import advisories as stored_advisories
 from storage import history, outbox
 from storage.database import Database
-from storage.model import Advisory, Change, Head, Landing, Manifest, RepoRef, Snapshot, Watch
+from storage.errors import StorageError
+from storage.history import Chain
+from storage.model import Advisory, Change, Estimate, Head, Landing, Manifest, RepoRef, Snapshot, Watch
+from tracker.ahead import ReadAhead
 from tracker.diff.registry import observe
 from tracker.examine import Examination, Examiner
 from tracker.hub.errors import UpstreamFault
 from tracker.hub.readers import Histories, Reading
+from tracker.landings import Landings, OnLanded
 from tracker.loader import Loader
-
-OnLanded = Callable[[Landing, int, int], None]
 
 PATIENCE = 3
 """Checks in a row that may fail because of a file that is gone or corrupt, before it is taken for a gap."""
@@ -58,40 +61,38 @@ class Pipeline:
             return []
         source = source_of(watch, head)
         with self.database.snapshot() as tx:
-            known = history.known_shas(tx, watch.repo)
-            newest = history.head(tx, watch.repo)
-        tip = newest.revision.sha if newest else None
+            chain = history.chain(tx, watch.repo)
+        tip = chain.tip
         first = tip is None and watch.head is None  # a rewriting that was cut short leaves no tip, either
         with self.histories.history(
             source,
             head=head.sha,
-            known=known.__contains__,
+            known=chain.shas.__contains__,
             since=watch.since if first else None,
             only_head=watch.from_head and first,
             base=lambda: self._manifest(watch, tip),
         ) as reading:
-            return self._follow(watch, source, head.sha, tip, reading, on_landed)
+            return self._follow(watch, source, head.sha, reading, chain, on_landed)
 
     def _follow(
         self,
         watch: Watch,
         source: RepoRef,
         head_sha: str,
-        tip: str | None,
         reading: Reading,
+        chain: Chain,
         on_landed: OnLanded | None,
     ) -> list[Landing]:
-        """Land what is new; ``tip`` is the revision that was the newest one until now."""
-        walk = reading.walk
+        """Land what is new on top of what was known until now."""
+        walk, tip = reading.walk, chain.tip
         rewritten = tip is not None and walk.met != tip
         if rewritten and tip is not None:
             self._require_moved(watch, source, head_sha)
             self._rewind(watch, source, reading, head_sha, tip)
         shas = [revision.sha for revision in walk.revisions]
-        landed: list[Landing] = []
         with self.database.snapshot() as tx:
             state = _by_id(stored_advisories.of_repo(tx, watch.repo))
-            chain = history.known_shas(tx, watch.repo)
+            chain = history.chain(tx, watch.repo) if rewritten else chain
         # A new chain is read as such to its end, also where an earlier check had begun it and was cut short.
         begun = _begun(state.values(), shas)
         renewed = len(shas) if rewritten else _index(shas, begun.after if begun else None) + 1
@@ -99,25 +100,46 @@ class Pipeline:
         # With no common ancestor the new chain is held against the old one's end: only what differs is news.
         base = walk.met or (tip if rewritten else begun.before if begun else None)
         before = self.loader.stored(watch.repo, base, source=source) if base and shas else None
-        last: Examination | None = None
-        for number, revision in enumerate(walk.revisions):
-            if self.stopping():
-                break
-            after = self.loader.fetch(source, revision, before, reading, patient=watch.errors < PATIENCE)
-            horizon = number == 0 and walk.horizon
-            had_model = before is not None and any(
-                advisory.cls == "repo.first_files" and advisory.introduced in chain for advisory in state.values()
-            )
-            last = self._examine(
-                watch, before, after, last, horizon=horizon, rewritten=number < renewed, had_model=had_model
-            )
-            landing = self._land(watch, state, last, horizon=horizon, backfill=number < backfilled)
-            landed.append(landing)
-            chain.add(revision.sha)
-            before = after
-            if on_landed:
-                on_landed(landing, number + 1, len(shas))
-        return landed
+        estimate: Estimate | None = None
+        with (
+            self._ahead(source, reading, shas) as files,
+            Landings(self.database, len(shas), on_landed) as landings,
+        ):
+            for number, revision in enumerate(walk.revisions):
+                if self.stopping():
+                    break
+                after = self.loader.fetch(source, revision, before, files, patient=watch.errors < PATIENCE)
+                horizon = number == 0 and walk.horizon
+                had_model = before is not None and any(
+                    advisory.cls == "repo.first_files" and advisory.introduced in chain.shas
+                    for advisory in state.values()
+                )
+                seen = self.examiner.examine(
+                    before,
+                    after,
+                    estimate_before=estimate,
+                    extra=revert(before, after, chain.trees.get(after.manifest.digest)),
+                    known_authors=frozenset(chain.authors),
+                    position=chain.length,
+                    rewritten=number < renewed,
+                    horizon=horizon,
+                    had_model=had_model,
+                )
+                landings.add(self._landing(watch, state, seen, horizon=horizon, backfill=number < backfilled))
+                chain.add(revision.sha, revision.author, after.manifest.digest)
+                before, estimate = after, seen.estimate
+        return landings.written
+
+    @contextmanager
+    def _ahead(self, source: RepoRef, reading: Reading, shas: list[str]) -> Iterator[ReadAhead]:
+        """The files of the new revisions, read ahead; what came too early for a failure is kept, too."""
+        files = ReadAhead(reading, source, shas, absent=self.loader.absent)
+        try:
+            with files:
+                yield files
+        finally:
+            with suppress(StorageError):  # then it is fetched again
+                self.loader.keep(files.unclaimed())
 
     def _manifest(self, watch: Watch, sha: str | None) -> Manifest | None:
         """The files of a landed revision."""
@@ -126,79 +148,48 @@ class Pipeline:
         with self.database.snapshot() as tx:
             return history.manifest(tx, watch.repo, sha)
 
-    def _examine(
-        self,
-        watch: Watch,
-        before: Snapshot | None,
-        after: Snapshot,
-        last: Examination | None,
-        *,
-        horizon: bool,
-        rewritten: bool,
-        had_model: bool,
-    ) -> Examination:
-        with self.database.snapshot() as tx:
-            tip = history.head(tx, watch.repo)
-            position = tip.position + 1 if tip else 0
-            authors = history.authors(tx, watch.repo, before_position=position)
-            earlier = history.revision_with_manifest(
-                tx, watch.repo, after.manifest.digest, before_position=position
-            )
-        return self.examiner.examine(
-            before,
-            after,
-            estimate_before=last.estimate if last else None,
-            extra=revert(before, after, earlier),
-            known_authors=authors,
-            position=position,
-            rewritten=rewritten,
-            horizon=horizon,
-            had_model=had_model,
-        )
-
-    def _land(
+    def _landing(
         self, watch: Watch, state: dict[str, Advisory], seen: Examination, *, horizon: bool, backfill: bool
     ) -> Landing:
-        """Work out what the revision does to the repo's advisories and write everything at once.
+        """All that a revision writes, and what it does to the repo's advisories.
 
-        ``state`` is the repo's advisories by id; it is brought up to date once the transaction stands.
+        ``state`` is the repo's advisories by id; it is brought up to date.
         """
         now = self.clock()
-        with self.database.transaction() as tx:
-            step = ledger.advance(
-                tuple(state.values()),
-                repo=watch.repo,
-                ref=watch.ref,
-                revision=seen.after.revision,
-                predecessor=seen.before.revision.sha if seen.before else None,
-                findings=seen.findings,
-                observe=lambda facet: observe(seen.after, facet),
-                now=now,
-                repo_created_at=watch.repo_created_at,
-                context=seen.context(),
-                context_by_class=probe_context(seen.findings, seen.probes),
-                horizon=horizon,
-                taken=lambda advisory_id: stored_advisories.get(tx, advisory_id) is not None,
-            )
-            changed = state | _by_id(step.advisories)
-            told = () if backfill else announcements(watch.repo, step.events, changed, now=now)
-            landing = Landing(
-                repo=watch.repo,
-                ref=watch.ref,
-                revision=seen.after.revision,
-                observed_at=now,
-                backfill=backfill,
-                manifest=seen.after.manifest,
-                gaps=seen.after.gaps,
-                findings=seen.findings,
-                estimate=seen.estimate,
-                advisories=step.advisories,
-                events=step.events,
-                outbox=told,
-            )
-            history.land(tx, landing)
+        step = ledger.advance(
+            tuple(state.values()),
+            repo=watch.repo,
+            ref=watch.ref,
+            revision=seen.after.revision,
+            predecessor=seen.before.revision.sha if seen.before else None,
+            findings=seen.findings,
+            observe=lambda facet: observe(seen.after, facet),
+            now=now,
+            repo_created_at=watch.repo_created_at,
+            context=seen.context(),
+            context_by_class=probe_context(seen.findings, seen.probes),
+            horizon=horizon,
+            taken=lambda advisory_id: advisory_id in state or self._is_taken(advisory_id),
+        )
         state.update(_by_id(step.advisories))
-        return landing
+        return Landing(
+            repo=watch.repo,
+            ref=watch.ref,
+            revision=seen.after.revision,
+            observed_at=now,
+            backfill=backfill,
+            manifest=seen.after.manifest,
+            gaps=seen.after.gaps,
+            findings=seen.findings,
+            estimate=seen.estimate,
+            advisories=step.advisories,
+            events=step.events,
+            outbox=() if backfill else announcements(watch.repo, step.events, state, now=now),
+        )
+
+    def _is_taken(self, advisory_id: str) -> bool:
+        with self.database.snapshot() as tx:
+            return stored_advisories.has(tx, advisory_id)
 
     def _require_moved(self, watch: Watch, source: RepoRef, head_sha: str) -> None:
         """Take a history for rewritten only where the list of refs says so, too: an answer may be stale.

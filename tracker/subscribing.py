@@ -22,6 +22,7 @@ from storage.errors import UsageError
 from storage.model import (
     Attempt,
     Delivery,
+    DeliveryState,
     Digest,
     Json,
     QuietHours,
@@ -97,13 +98,14 @@ def add(
 def send_due(
     settings: Settings, database: Database, *, clock: Callable[[], datetime], at_once: bool = False
 ) -> dict[str, int]:
-    """Send what is due to every subscription, once; with ``at_once`` also what would wait for a while.
+    """Send what is due to every subscription, once; with ``at_once`` all that is neither sent nor given up.
 
-    Gives how many messages were ``delivered`` and given up (``dead``) now, how many were not taken and are to be
-    tried again (``failed``), and how many events are not due yet (``waiting``).
+    Gives how many messages were taken (``delivered``), not taken (``failed``: they are tried again) and given up
+    (``dead``) now; how many were not tried, since their next try is not due or an earlier one of their repo stands
+    before them (``held``); and how many events are in no message yet (``waiting``).
     """
     with database.snapshot() as tx:
-        before = deliveries.counts(tx)
+        before, since = deliveries.counts(tx), deliveries.last_attempt(tx)
     deliverer = Deliverer(
         database,
         clock,
@@ -120,15 +122,17 @@ def send_due(
     finally:
         deliverer.stop()
     with database.snapshot() as tx:
-        after = deliveries.counts(tx)
+        after, tried = deliveries.counts(tx), deliveries.tried(tx, since)
 
     def total(counts: dict[str, dict[str, int]], state: str) -> int:
         return sum(counted.get(state, 0) for counted in counts.values())
 
+    failed = tried.get(DeliveryState.PENDING, 0)
     return {
-        "delivered": max(total(after, "delivered") - total(before, "delivered"), 0),
-        "failed": total(after, "pending"),
+        "delivered": tried.get(DeliveryState.DELIVERED, 0),
+        "failed": failed,
         "dead": max(total(after, "dead") - total(before, "dead"), 0),
+        "held": total(after, "pending") - failed,
         "waiting": total(after, "waiting"),
     }
 

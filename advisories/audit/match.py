@@ -56,7 +56,8 @@ def hold(
     """What one reference holds, and what could not be said of it.
 
     A floating reference is held against the newest read head, so its advisories are the open ones; a pinned
-    one against the advisories that list its sha.
+    one against the advisories that list its sha. One whose revision cannot be told from its file is held against
+    the newest head as well, as what it may be: its commit is None, and that is a gap.
     """
     sha = _held(reference, known)
     floating = sha is None and (
@@ -71,7 +72,12 @@ def hold(
     if floating:
         other = reference.revision in _DEFAULT and known.ref not in _DEFAULT
         if other:
-            return Holding(reference=reference), _not_read(reference, f"{known.ref} is followed here, not main")
+            detail = f"{known.ref} is followed here, not main"
+            return Holding(reference=reference, unjudged=detail), _not_read(reference, detail)
+        if reference.unsure:
+            return Holding(reference=reference, head=known.head, affected=_gravest_first(at_head)), _unsure(
+                reference
+            )
         gap = None if known.head or known.documents else _not_read(reference, "no revision was read yet")
         return Holding(
             reference=reference,
@@ -82,7 +88,8 @@ def hold(
             facts=known.facts,
         ), gap
     if sha is None:
-        return Holding(reference=reference, head=known.head), _not_read(reference, "it is no commit that was read")
+        detail = "it is not known to the history here, and so not judged"
+        return Holding(reference=reference, head=known.head, unjudged=detail), _not_read(reference, detail)
     at_held = [notice for notice in notices if sha in commits(notice.document)]
     here, there = ({notice.id for notice in found} for found in (at_held, at_head))
     gap = None
@@ -226,6 +233,12 @@ def _gravest_first(found: Iterable[Notice]) -> tuple[Notice, ...]:
 
 def _not_watched(reference: Reference) -> Gap:
     return _gap(reference, "not_watched", "no advisories of this repo are here")
+
+
+def _unsure(reference: Reference) -> Gap:
+    return _gap(
+        reference, "pin_unknown", "which revision cannot be told from the file: taken to be the newest head"
+    )
 
 
 def _not_read(reference: Reference, detail: str) -> Gap:

@@ -33,6 +33,34 @@ class Notation(enum.StrEnum):
     HUB_CACHE = "hub_cache"
 
 
+class Pinning(enum.StrEnum):
+    """Whether a reference can mean another commit tomorrow."""
+
+    PINNED = "pinned"
+    FLOATING = "floating"
+    UNKNOWN = "unknown"
+    """A revision is given, or may be, and cannot be told from the file: neither is proved."""
+
+
+class Form(enum.StrEnum):
+    """In what shape a reference stands, which says how a pin is written beside it."""
+
+    PLAIN = "plain"
+    """The value of a key, an argument of a call, a word of a command."""
+    ITEM = "item"
+    """An entry of a list of names: there is no place for a pin."""
+    WORDS = "words"
+    """A word of a command that is written as a list."""
+    VARIABLE = "variable"
+    """``NAME: value`` in a mapping of environment variables."""
+    ASSIGNMENT = "assignment"
+    """``NAME=value``."""
+    ENTRY = "entry"
+    """``NAME=value`` as an entry of a list."""
+    RECORD = "record"
+    """``{name: NAME, value: value}``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Place:
     """Where in a file: the line of the call or the flag, and the characters there, all counted from 1.
@@ -52,7 +80,9 @@ class Reference:
     ``repo`` is ``owner/name``; ``endpoint`` the hub it names itself, None where it names none.
     ``revision`` is as written: a full sha, or a branch, a tag, a short sha, or None for the default branch.
     ``via`` is the call, flag, key or form it stands in (``from_pretrained``, ``--model``, ``hf://``);
-    ``file`` is relative to what was audited, with ``/``.
+    ``file`` is relative to what was audited, with ``/``. ``unsure``: a revision is given, or may be, that cannot
+    be followed; ``revision`` is then None. ``pin_key`` is the argument, flag, key or variable that gives the
+    revision, as written, or that is known to be where one belongs; None otherwise.
     """
 
     repo: str
@@ -62,11 +92,21 @@ class Reference:
     endpoint: str | None = None
     file: str = ""
     notation: Notation = Notation.PYTHON
+    unsure: bool = False
+    form: Form = Form.PLAIN
+    pin_key: str | None = None
 
     @property
     def pinned(self) -> bool:
         """Whether it names a commit by its full sha, and so never moves."""
         return is_sha(self.revision)
+
+    @property
+    def pinning(self) -> Pinning:
+        """Whether it is pinned, floats, or nobody can tell from the file."""
+        if self.unsure:
+            return Pinning.UNKNOWN
+        return Pinning.PINNED if self.pinned else Pinning.FLOATING
 
     @property
     def line(self) -> int:
@@ -153,6 +193,7 @@ class Holding:
         gained: Those that an update to the head would bring.
         lost: Those that an update to the head would end.
         since: Advisories introduced after ``sha``, whether or not they are still open.
+        unjudged: Why nothing was judged although the repo is known, in words; None where it was.
 
     """
 
@@ -165,6 +206,7 @@ class Holding:
     lost: tuple[Notice, ...] = ()
     since: tuple[Notice, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    unjudged: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

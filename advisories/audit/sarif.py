@@ -121,6 +121,7 @@ def _result(holding: Holding, notice: Notice, rule: int) -> dict[str, Any]:
             "repo": reference.repo,
             "revision": None if reference.revision is None else one_line(reference.revision, 200),
             "pinned": reference.pinned,
+            "pinning": reference.pinning.value,
             "security-severity": _SCORES[notice.severity],
         },
     }

@@ -15,7 +15,7 @@ from advisories.rules.context import Context, Observe
 from advisories.rules.rating import Base, rate
 from storage.model import Change, Finding, Severity
 
-__all__ = ["Base", "Context", "Derive", "Observe", "Rule"]
+__all__ = ["Base", "Context", "Derive", "Observe", "Rule", "holds"]
 
 # Changes that no differ reports, because they follow from others and from what the repo is.
 Derive = Callable[[Context], Iterable[Change]]
@@ -62,11 +62,6 @@ class Rule:
         if self.derive is not None:
             yield from (self._judge(change, context) for change in self.derive(context))
 
-    def holds(self, finding: Finding, observe: Observe) -> bool:
-        """Whether the value the finding warned of is still there; a finding of the moment never ends."""
-        change = finding.change
-        return not change.facet or observe(change.facet) == change.after_digest
-
     def advise(self, *, before: str | None, after: str) -> str:
         """The advice with the shas of the revisions on both sides, seven digits each."""
         earlier = before[:7] if before else "the last commit you trust"
@@ -75,3 +70,8 @@ class Rule:
     def _judge(self, change: Change, context: Context) -> Finding:
         severity, reason = rate(self, change, context)
         return Finding(change=change, severity=severity, reason=reason)
+
+
+def holds(change: Change, observe: Observe) -> bool:
+    """Whether the value that a change brought is still there; a change of the moment never ends."""
+    return not change.facet or observe(change.facet) == change.after_digest

@@ -455,3 +455,30 @@ def test_verdict(attempts: int) -> None:
         assert state is DeliveryState.DEAD
     else:
         assert (state, next_at - START) == (DeliveryState.PENDING, RETRIES[attempts - 1])
+
+
+def test_an_impatient_deliverer_tries_every_message_once_and_keeps_the_order(
+    world: World, receiver: Receiver
+) -> None:
+    world.subscribe(receiver.url)
+    receiver.answer = lambda _: Reply(status=503)
+    for number in range(4):  # two repos, two messages each; the second stands behind the first
+        world.happen(number, repo=(REPO, OTHER)[number % 2])
+        world.run(world.deliverer())
+    refused = len(receiver.got)
+    hurried = Deliverer(world.database, world.clock, patient=False)
+    world.made.append(hurried)
+    world.run(hurried)
+    assert len(receiver.got) == refused + 2  # the first of each repo, though no next try was due; and not again
+    world.run(hurried)
+    assert len(receiver.got) == refused + 2
+    receiver.answer = lambda _: Reply()
+    hurried = Deliverer(world.database, world.clock, patient=False)
+    world.made.append(hurried)
+    world.run(hurried)
+    for repo in (REPO, OTHER):
+        assert keys(receiver.taken, repo) == [key for key in world.happened if key in keys(receiver.taken, repo)]
+    assert sorted(keys(receiver.taken)) == sorted(world.happened)
+    with world.database.snapshot() as tx:
+        assert deliveries.tried(tx, 0) == {DeliveryState.DELIVERED: 4}
+        assert deliveries.tried(tx, deliveries.last_attempt(tx)) == {}

@@ -77,6 +77,7 @@ def write_large(hub: LoopbackHub) -> None:
             "config.json": config,
             "tokenizer_config.json": tokenizer_config(),
             "tokenizer.json": tokenizer(1),
+            "model.safetensors.index.json": index(),
             **shards(""),
         }
     )
@@ -85,28 +86,52 @@ def write_large(hub: LoopbackHub) -> None:
 
 
 def tokenizer(seed: int) -> LargeFile:
-    """A tokenizer.json of a byte-level BPE with merges, about 17 MB."""
+    """A tokenizer.json of a byte-level BPE that loads, every token made by a merge; about 26 MB."""
     chance = random.Random(7)  # noqa: S311
-    words = [f"{chance.randrange(16**16):016x}{number:x}" for number in range(TOKENS - 10)]
-    vocabulary = {word: number for number, word in enumerate([*words, *(f"own{seed} {n}" for n in range(10))])}
-    merges = [f"{word[:4]} {word[4:]}" for word in words]
+    letters = [chr(code) for code in (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x144))]
+    tokens = dict.fromkeys(letters)
+    merges: list[list[str]] = []
+    known = [*letters]
+    while len(tokens) < TOKENS - 10:
+        left, right = chance.choice(known[:2_000]), chance.choice(known)
+        if len(left + right) < 16 and left + right not in tokens:
+            tokens[left + right] = None
+            known.append(left + right)
+            merges.append([left, right])
+    vocabulary = {token: number for number, token in enumerate([*tokens, *(f"own{seed}x{n}" for n in range(10))])}
     added = [{"id": TOKENS + n, "content": f"<|{n}|>", "special": True, "normalized": False} for n in range(50)]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     value = {
         "version": "1.0",
-        "added_tokens": added,
+        "added_tokens": [{**entry, "single_word": False, "lstrip": False, "rstrip": False} for entry in added],
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": merges},
     }
     return LfsFile(json.dumps(value, indent=1).encode())
 
 
+def index() -> LargeFile:
+    """Which shard holds which tensor."""
+    places = {name: path(number) for number in range(1, SHARDS + 1) for name in names(number)}
+    return LfsFile(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}, indent=1).encode())
+
+
+def path(number: int) -> str:
+    """The path of a shard."""
+    return f"model-{number:05}-of-{SHARDS:06}.safetensors"
+
+
+def names(number: int) -> list[str]:
+    """The tensors of a shard."""
+    return [f"model.layers.{number % 60}.mlp.experts.{number}.{n}.down_proj.weight" for n in range(TENSORS)]
+
+
 def shards(salt: str) -> dict[str, Content]:
     """Shards whose headers are about 100 kB each."""
     return {
-        f"model-{number:05}-of-{SHARDS:06}.safetensors": safetensors(
-            {
-                f"model.layers.{number % 60}.mlp.experts.{number}.{n}.down_proj.weight": ("BF16", (64, 64))
-                for n in range(TENSORS)
-            },
+        path(number): safetensors(
+            dict.fromkeys(names(number), ("BF16", (64, 64))),
             metadata={"format": "pt"},
             salt=f"{salt}{number}",
         )

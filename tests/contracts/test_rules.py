@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisories.rules.interface import Context, Rule
+from advisories.rules.interface import Context, Rule, holds
 from advisories.rules.judge import judge, judge_state
 from advisories.rules.rating import EXECUTABLE
 from advisories.rules.registry import load, rule_of
@@ -103,9 +103,9 @@ class TestRule:
 
     def test_a_finding_holds_while_its_value_is_there(self, rule: Rule) -> None:
         (finding,) = [item for item in judge(context(change(rule.cls))) if item.cls == rule.cls]
-        assert rule.holds(finding, lambda _: digest(2))
-        assert not rule.holds(finding, lambda _: digest(1))
-        assert not rule.holds(finding, lambda _: None)
+        assert holds(finding.change, lambda _: digest(2))
+        assert not holds(finding.change, lambda _: digest(1))
+        assert not holds(finding.change, lambda _: None)
 
     def test_info_is_never_raised_and_nothing_is_raised_by_more_than_a_step(self, rule: Rule) -> None:
         everything = context(

@@ -171,11 +171,20 @@ def test_sarif_points_at_the_lines(site: Site) -> None:
 
 
 def test_fix_prints_the_pins_to_write(site: Site) -> None:
+    (site.tree / "unsure.py").write_text(
+        f"AutoModel.from_pretrained('{REPO}', revision=pick())\n"
+        f"AutoModel.from_pretrained('{REPO}', revision='abcdef0')\n"
+        "AutoModel.from_pretrained(pick())\n"
+    )
     shown = site.hubwatch("audit", str(site.tree), "--fix")
+    assert f"unsure.py:1  {REPO}  {site.head} (its revision comes from elsewhere (revision)" in shown.out
+    assert f"unsure.py:2  {REPO}  (revision 'abcdef0' was not judged" in shown.out
+    assert "gap: unsure.py:3 from_pretrained: which model is not in the file (unresolved)" in shown.out
+    assert "6 references, 2 pinned, 1 of unknown pin" in shown.out
     assert f'app.py:3  {REPO}  revision="{site.head}"' in shown.out
     assert site.advisory in shown.out
     pins = site.hubwatch.json("audit", str(site.tree), "--fix", codes=(1,))["pins"]
-    assert [(pin["file"], pin["line"], pin["sha"], pin["open"]) for pin in pins] == [
+    assert [(pin["file"], pin["line"], pin["sha"], pin["open"]) for pin in pins if pin["write"]] == [
         ("app.py", 3, site.head, [site.advisory])
     ]
 

@@ -231,6 +231,7 @@ def test_every_page_at_every_width_light_and_dark(browser: Any, served: Served, 
         "health": "/health",
         "estimators": "/estimators",
         "missing": "/models/no/such",
+        "nowhere": "/nope",
     }
     tester = axe.Axe()
     for width in WIDTHS:
@@ -238,7 +239,7 @@ def test_every_page_at_every_width_light_and_dark(browser: Any, served: Served, 
             here = Watchful(browser, tester, width, scheme)
             for what, path in paths.items():
                 here.page.goto(served.url + path)
-                here.settle(what, refused=404 if what == "missing" else None)
+                here.settle(what, refused=404 if what in {"missing", "nowhere"} else None)
             here.context.close()
 
 

@@ -64,6 +64,7 @@ def test_one_advisory(hub: LoopbackHub, hubwatch: Hubwatch) -> None:
     assert shown.code == 0
     for text in (document["id"], "rope_theta", "What to do", "high"):
         assert text in shown.out.replace("\n", " ") or text in shown.out
+    assert not any(line.endswith(" ") for line in shown.out.split("\n"))
     missing = hubwatch("advisories", "x_HUBWATCH-2020-2222-2222-2222")
     assert missing.code == 2
     assert "no advisory" in missing.err
@@ -74,7 +75,13 @@ def test_sending_without_a_daemon(hub: LoopbackHub, hubwatch: Hubwatch, receiver
     assert hubwatch("watch", "add", OPEN).code == 0
     assert hubwatch("poll").code == 0
     hubwatch.json("subscribe", "add", receiver.url, "--allow-private")
-    assert hubwatch.json("subscribe", "send") == {"delivered": 0, "failed": 0, "dead": 0, "waiting": 0}
+    assert hubwatch.json("subscribe", "send") == {
+        "delivered": 0,
+        "failed": 0,
+        "dead": 0,
+        "held": 0,
+        "waiting": 0,
+    }
     hub.repo(OPEN).commit({"config.json": llama(rope_theta=30000.0)}, title="Longer still")
     assert hubwatch("poll").code == 0
     waiting = hubwatch.json("subscribe", "send")
@@ -84,7 +91,16 @@ def test_sending_without_a_daemon(hub: LoopbackHub, hubwatch: Hubwatch, receiver
     receiver.answer = lambda _: Reply(status=500)
     refused = hubwatch("subscribe", "send", "--now")
     assert refused.code == 1
-    assert "not taken" in refused.out
+    assert "0 sent, 1 not taken, 0 events not due yet" in refused.out
+    (pending,) = hubwatch.json("subscribe", "log")["deliveries"]
+    assert pending["next_at"][:19] in hubwatch("subscribe", "log").out
+    between = hubwatch.json(
+        "subscribe", "send"
+    )  # its time has not come: it is not tried, and not said to have failed
+    assert (between["failed"], between["held"]) == (0, 1)
+    receiver.answer = lambda _: Reply()
+    assert hubwatch("subscribe", "send", "--now").out.startswith("1 sent, 0 not taken, 0 events")
+    assert len(receiver.taken) == 1
 
 
 def test_what_is_sent_at_once_verifies_and_is_sent_once(

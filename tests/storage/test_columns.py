@@ -76,7 +76,7 @@ def test_a_landing_survives_any_text_and_time(database: Database, path: str, wor
         (found,) = changes.of(tx, REPO, commit.sha)
         assert (found.change.path, found.change.summary, found.severity) == (path, words, judged.severity)
         assert canonical_json(found.change.before) == canonical_json(words)
-        assert history.authors(tx, REPO, before_position=1) == {words}
+        assert history.chain(tx, REPO).authors == {words}
 
 
 @given(json_values)

@@ -178,7 +178,7 @@ def test_a_rewritten_history_keeps_every_tree(database: Database, steps: list[tu
                 chain.append(label)
         shas = [sha(label) for label in chain]
         assert _shas(history.revisions(tx, REPO, newest_first=False)) == shas
-        assert history.known_shas(tx, REPO) == set(shas)
+        assert history.chain(tx, REPO).shas == set(shas)
         assert [item.position for item in history.revisions(tx, REPO, newest_first=False)] == list(
             range(len(shas))
         )
@@ -265,24 +265,76 @@ def test_refs_are_histories_of_their_own(database: Database) -> None:
         assert [item.change.path for item in changes.of(tx, REPO, sha("a"))] == ["dev"]
 
 
-def test_questions_of_the_rules(database: Database) -> None:
+def test_the_chain_of_a_ref(database: Database) -> None:
     with database.transaction() as tx:
         for label, author, word in (("a", "ada", "x"), ("b", "bob", "y"), ("c", "eve", "x"), ("d", "dan", "y")):
             history.land(tx, landing(label, {"f": word}, revision=revision(label, author=author)))
-        assert history.authors(tx, REPO, before_position=2) == {"ada", "bob"}
-        digest = tree({"f": "x"}).digest
-        assert history.revision_with_manifest(tx, REPO, digest, before_position=4) == sha("c")
-        assert history.revision_with_manifest(tx, REPO, digest, before_position=2) == sha("a")
-        assert history.revision_with_manifest(tx, REPO, digest, before_position=0) is None
+        x, y = (tree({"f": word}).digest for word in "xy")
+        known = history.chain(tx, REPO)
+        assert known.shas == {sha(label) for label in "abcd"}
+        assert known.authors == {"ada", "bob", "eve", "dan"}
+        assert known.trees == {x: sha("c"), y: sha("d")}
+        assert (known.tip, known.length) == (sha("d"), 4)
         history.rewind(tx, REPO, sha("a"))
-        assert history.authors(tx, REPO, before_position=4) == {"ada"}
+        known = history.chain(tx, REPO)
+        assert (known.authors, known.trees, known.tip) == ({"ada"}, {x: sha("a")}, sha("a"))
+        history.land(tx, landing("e", {"f": "y"}, revision=revision("e", author="fay")))
+        known.add(sha("e"), "fay", y)
+        assert known == history.chain(tx, REPO)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=8), st.integers(0, 8))
+@on_a_database
+def test_together_they_land_as_one_by_one(database: Database, steps: list[tuple[int, bool]], already: int) -> None:
+    landings = []
+    for number, (word, warns) in enumerate(steps):
+        opened = advisory(number, Span(introduced=sha(number)))
+        event = AdvisoryEvent(advisory_id=opened.id, action=AdvisoryAction.OPENED, sha=sha(number))
+        landings.append(
+            landing(
+                number,
+                {f"f{part}": str(word % part) for part in range(1, 2 + word)},
+                revision=revision(number),
+                gaps=(Gap(path="b", reason="too_large", detail="x"),) * warns,
+                findings=(finding("a"),) * warns,
+                estimate=ESTIMATE if warns else None,
+                advisories=(opened,) * warns,
+                events=(event,) * warns,
+                outbox=(OutboxItem(key=f"k{number}", kind="x", repo=REPO, payload={}, created_at=NOW),) * warns,
+            )
+        )
+    seen = []
+    for together in (False, True):
+        with database.transaction() as tx:
+            history.land(tx, landing("before", {"f1": "old"}))
+            for item in landings[:already]:
+                history.land(tx, item)  # another node was quicker
+            groups = [landings] if together else [[item] for item in landings]
+            kept = [row for group in groups for row in history.land_all(tx, group)]
+            shas = [item.revision.sha for item in landings]
+            seen.append(
+                (
+                    kept,
+                    [history.manifest(tx, REPO, one) for one in shas],
+                    [history.gaps(tx, REPO, one) for one in shas],
+                    changes.by_revision(tx, REPO, shas),
+                    estimates.by_revision(tx, REPO, shas),
+                    advisories.of_repo(tx, REPO),
+                    advisories.events(tx, REPO, shas),
+                    [item.key for item in outbox.pending(tx, 99)],
+                    history.chain(tx, REPO),
+                )
+            )
+            tx.rollback()
+            tx.begin()
+    assert seen[0] == seen[1]
+    assert seen[0][1] == [item.manifest for item in landings]
 
 
 def test_an_unknown_repo(database: Database) -> None:
     with database.transaction() as tx:
         assert history.head(tx, OTHER) is None
-        assert history.known_shas(tx, OTHER) == set()
-        assert history.authors(tx, OTHER, before_position=9) == frozenset()
+        assert history.chain(tx, OTHER) == history.Chain()
         assert history.rewind(tx, OTHER, None) == 0
         assert changes.by_revision(tx, OTHER, ["a"]) == {"a": ()}
         assert estimates.by_revision(tx, OTHER, ["a"]) == {}

@@ -89,6 +89,7 @@ def test_what_keeps_checks_and_messages_from_being_made(at: Site) -> None:
     found = bad(data.at_work(at.database, Settings(), late))
     assert set(found) == {"leases", "watches", "schedule", "pauses"}
     assert "failed 7 times in a row: the Hub failed" in found["watches"].message
+    assert "overdue by more than 25h" in found["schedule"].message
     assert all(check.level is Level.WARN for check in found.values())
 
 

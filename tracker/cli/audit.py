@@ -14,8 +14,9 @@ from rich.table import Table
 from advisories.audit import match, report
 from advisories.audit.find import cache, tree
 from advisories.audit.find.kinds import SBOM
-from advisories.audit.model import Audit, Notice, Reading
+from advisories.audit.model import Audit, Notice, Pinning, Reading
 from advisories.audit.names import Names, hosts_of
+from advisories.audit.pins import pins
 from advisories.audit.sources import ExportSource, LocalSource, ServerSource, Source
 from storage.errors import UsageError
 from storage.model import Severity
@@ -142,7 +143,10 @@ def _tables(found: Audit, *, fix: bool, limit: int | None) -> None:
         _pins(out, found)
     _gaps(out, found, limit)
     pinned = sum(item.pinned for item in found.references)
-    counts = f"{len(found.references)} references, {pinned} pinned; {len(found.findings)} findings"
+    unknown = sum(item.pinning is Pinning.UNKNOWN for item in found.references)
+    counts = f"{len(found.references)} references, {pinned} pinned"
+    counts += f", {unknown} of unknown pin" if unknown else ""
+    counts += f"; {len(found.findings)} findings"
     out.print(f"{counts}, {len(found.gaps)} gaps")
 
 
@@ -185,9 +189,10 @@ def _held(out: Console, found: Audit, limit: int | None) -> None:
 
 
 def _pins(out: Console, found: Audit) -> None:
-    for pin in report.pins(found):
+    for pin in pins(found):
         where = _where(pin.reference.file, pin.reference.line)
-        text = pin.write or f"{pin.sha} ({pin.how})"
+        text = pin.write or (f"{pin.sha} ({pin.how})" if pin.sha else f"({pin.how})")
+        text = printable(text, 600)
         worst = f"  # open there: {', '.join(item.id for item in pin.worries[:3])}" if pin.worries else ""
         out.print(f"{where}  {escape(pin.reference.repo)}  {escape(text + worst)}", soft_wrap=True)
 

@@ -10,6 +10,7 @@ from storage.model import Json
 from tracker.cli.tables import bytes_text, cards_shown, count_text, methods_shown
 from tracker.estimate.cards import catalogue
 from tracker.estimate.interface import EstimateOptions
+from tracker.money import usd
 
 NODES: Final = 60
 """Rows of the structure that a card shows."""
@@ -52,7 +53,7 @@ def _summary(estimate: Mapping[str, Json]) -> Iterator[str]:
     yield f"| Will it forward-pass | {forward} |"
     if cost.get("usd") is not None:
         yield f"| Priced on | {markdown(str(cost['card']))} |"
-        yield f"| Cost | {cost['usd']:,.2f} $ in {cost['hours']:,.1f} h: 50,000 samples, ten passes |"
+        yield f"| Cost | {usd(cost['usd'])} in {cost['hours']:,.1f} h: 50,000 samples, ten passes |"
 
 
 def _memory(estimate: Mapping[str, Json], options: EstimateOptions) -> Iterator[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any, TextIO, cast
 
 import click
 from rich.console import Console
@@ -30,6 +31,7 @@ limit_option = click.option(
 )
 PIPE_WIDTH = 2000
 """Columns of a pipe: nothing is wrapped that another program may want to search."""
+_PADDING = re.compile(r"(?<! ) +$", re.MULTILINE)
 SHOWN = 20
 """Rows a person is shown without ``--limit``."""
 
@@ -65,8 +67,24 @@ def show_json(value: Json) -> None:
 
 def console() -> Console:
     """Stdout for people: colour only on a terminal, honouring NO_COLOR; in a pipe a row is one line."""
-    in_pipe = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(width=PIPE_WIDTH if in_pipe else None, highlight=False, soft_wrap=False)
+    if sys.stdout.isatty():
+        return Console(highlight=False, soft_wrap=False)
+    width = None if "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(file=cast(IO[str], _Unpadded(sys.stdout)), width=width, highlight=False, soft_wrap=False)
+
+
+class _Unpadded:
+    """Leaves out the spaces that fill lines up to a width: in a pipe they are only bytes."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        self._file.write(_PADDING.sub("", text))
+        return len(text)
 
 
 def printable(text: object, limit: int = 200) -> str:

@@ -32,7 +32,7 @@ from tracker.cli.context import (
 )
 from tracker.cli.context import show_json as emit
 from tracker.hub.errors import AccessDenied, RateLimited
-from tracker.pipeline import OnLanded
+from tracker.landings import OnLanded
 from tracker.worker import HUB, Outcome, Status
 
 PATIENCE = timedelta(seconds=60)

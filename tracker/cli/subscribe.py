@@ -160,6 +160,10 @@ def _what(row: dict[str, Any]) -> str:
     return " ".join([f"{row['min_severity']}+", *row["classes"], *row["repos"]])
 
 
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def _when(row: dict[str, Any]) -> str:
     when = f"settle {row['settle_seconds']:.0f} s" if row["digest"] == "instant" else str(row["digest"])
     return f"{when}, not {row['quiet']} {row['timezone']}" if row["quiet"] else when
@@ -240,15 +244,19 @@ def replay(ctx: click.Context, subscription: str, since: datetime | None, as_jso
     if as_json:
         show_json({"id": subscription, "messages": count})
     else:
-        click.echo(f"{count} message{'' if count == 1 else 's'} will be sent again")
+        click.echo(f"{_counted(count, 'message')} will be sent again")
 
 
 @subscribe.command()
-@click.option("--now", "at_once", is_flag=True, help="Wait for no settle window, digest or quiet hours.")
+@click.option("--now", "at_once", is_flag=True, help="Try all that is not sent: wait for nothing.")
 @json_option
 @click.pass_context
 def send(ctx: click.Context, at_once: bool, as_json: bool) -> int:
-    """Send what is due, once: for those who poll without a daemon. Exits 1 when a receiver did not take it."""
+    """Send what is due, once: for those who poll without a daemon. Exits 1 when a receiver did not take it.
+
+    --now waits for no settle window, digest, quiet hours or next try: every message that is neither sent nor given
+    up is tried once, those of a repo in order up to the first that is not taken.
+    """
     from tracker.subscribing import send_due
 
     settings = settings_of(ctx)
@@ -257,8 +265,10 @@ def send(ctx: click.Context, at_once: bool, as_json: bool) -> int:
     if as_json:
         show_json(sent)
     else:
-        told = f"{sent['delivered']} sent, {sent['failed']} not taken, {sent['waiting']} not due yet"
-        click.echo(told if not sent["dead"] else f"{told}, {sent['dead']} given up")
+        told = [f"{sent['delivered']} sent", f"{sent['failed']} not taken"]
+        told += [f"{sent['dead']} given up"] if sent["dead"] else []
+        told += [f"{sent['held']} held up or between tries"] if sent["held"] else []
+        click.echo(", ".join([*told, f"{_counted(sent['waiting'], 'event')} not due yet"]))
     return 1 if sent["failed"] or sent["dead"] else 0
 
 
@@ -287,7 +297,8 @@ def log(ctx: click.Context, subscription: str | None, state: str | None, as_json
     if as_json:
         show_json({"deliveries": rows})
         return
-    table = Table("made", "message", "to", "state", "tries", "title", "last error", box=None, pad_edge=False)
+    columns = ("made", "message", "to", "state", "tries", "next try", "title", "last error")
+    table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         table.add_row(
             str(row["created_at"])[:16],
@@ -295,6 +306,7 @@ def log(ctx: click.Context, subscription: str | None, state: str | None, as_json
             row["subscription"],
             row["state"],
             str(len(row["attempts"])),
+            str(row["next_at"] or "")[:19],
             escape(printable(row["title"] or "", 60)),
             escape(printable(row["error"] or "", 60)),
         )

@@ -14,6 +14,7 @@ from storage.model import Json
 from tracker.cli.context import printable
 from tracker.estimate.cards import catalogue
 from tracker.estimate.interface import EstimateOptions
+from tracker.money import usd
 
 NARROW: Final = 24
 """Fewest columns for a text beside its head; below that it takes a line of its own."""
@@ -129,7 +130,7 @@ def _print_cost(out: Console, estimate: dict[str, Json]) -> None:
         _figure(out, "layers", f"{count_text(estimate['layers'])}, {forward}")
     cost = estimate.get("cost")
     if cost and cost.get("usd") is not None:
-        _figure(out, "cost", f"{cost['usd']:,.2f} $ on {cost['card']}, {cost['hours']:,.1f} h")
+        _figure(out, "cost", f"{usd(cost['usd'])} on {cost['card']}, {cost['hours']:,.1f} h")
 
 
 def _print_counts(out: Console, estimate: dict[str, Json]) -> None:

@@ -88,7 +88,7 @@ def vocabulary_size(snapshot: Snapshot) -> Disagreement | None:
         rows, source = _declared_rows(config.data)
     if rows is None or rows <= 0:
         return None
-    if max(tokens.values()) < rows:
+    if tokens.most < rows or max(tokens.values()) < rows:
         return None
     beyond = sorted(((place, token) for token, place in tokens.items() if place >= rows), reverse=True)
     highest = beyond[0][0]
@@ -201,7 +201,7 @@ class ConsistencyDiffer:
     def observe(self, snapshot: Snapshot, facet: str) -> str | None:
         """The digest of what a check finds; None where it finds nothing."""
         check = CHECKS.get(facet.removeprefix("consistency:"))
-        found = check[1](snapshot) if check else None
+        found = snapshot.once(facet, check[1]) if check else None
         return None if found is None else digest(found.value)
 
 
@@ -209,10 +209,10 @@ def _changes(before: Snapshot | None, after: Snapshot) -> Iterator[Change]:
     if before is not None and before.documents == after.documents and before.tensor_files == after.tensor_files:
         return
     for name, (cls, check) in CHECKS.items():
-        now = check(after)
+        now = after.once(f"consistency:{name}", check)
         if now is None:
             continue
-        was = check(before) if before is not None else None
+        was = before.once(f"consistency:{name}", check) if before is not None else None
         if was is not None and was.value == now.value:
             continue
         yield Change(

@@ -13,6 +13,7 @@ from tracker.diff.repo import changed_paths
 from tracker.diff.sources import source_digest
 from tracker.diff.values import examples, same, short
 from tracker.snapshot.kinds import kind_of
+from tracker.snapshot.tables import beside_tables
 
 MAX_SINGLE = 200  # other files that have a change of their own; the rest share one
 _REST = "files:rest"
@@ -101,8 +102,10 @@ def _same_content(was: Document, now: Document) -> bool:
         return source_digest(was.data) == source_digest(now.data)
     if isinstance(was.data, str) and was.kind in (DocumentKind.LICENCE, DocumentKind.REQUIREMENTS):
         return bool(was.data.split() == now.data.split())
-    # Equality is quick and settles nearly all; `same` then tells 1 from true.
-    return bool(was.data == now.data) and same(was.data, now.data)
+    # Equality is quick and settles nearly all; `same` then tells 1 from true, which tables never hold.
+    return bool(was.data == now.data) and same(
+        beside_tables(was.data, now.data), beside_tables(now.data, was.data)
+    )
 
 
 def _content_change(cls: str, path: str, before: Snapshot, after: Snapshot) -> Change:

@@ -76,9 +76,24 @@ class Inputs:
     fields: tuple[str, ...]
 
 
-@lru_cache(maxsize=32)
 def parse(text: str) -> nodes.Template:
     """Parse a template; raises Unparsable for any text that is none."""
+    parsed = _parsed(text)
+    if isinstance(parsed, Unparsable):
+        raise type(parsed)(*parsed.args)
+    return parsed
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> nodes.Template | Unparsable:
+    """The tree, or why there is none: to find that out takes as long, and is asked as often."""
+    try:
+        return _tree(text)
+    except Unparsable as error:
+        return error.with_traceback(None)
+
+
+def _tree(text: str) -> nodes.Template:
     if len(text) > MAX_TEMPLATE:
         raise Unexamined(f"{len(text)} characters, more than the {MAX_TEMPLATE} that are read")
     try:

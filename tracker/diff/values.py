@@ -11,6 +11,7 @@ from itertools import islice
 from advisories.view import capped as stand_in
 from storage.model import Json, canonical_json, digest
 from tracker.snapshot.pointer import join, split
+from tracker.snapshot.tables import RuleTable
 
 MAX_VALUE_BYTES = 4096  # what a change shows of one value; the digest stands for the rest
 MAX_EXAMPLES = 100  # of a set that changed: vocabulary entries, merges, list items
@@ -37,7 +38,7 @@ def canonical(value: Json) -> Json:
         return int(value)
     if isinstance(value, Mapping):
         return {str(key): canonical(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | RuleTable):
         return [canonical(item) for item in value]
     return value
 

@@ -11,12 +11,17 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
+from typing import TypeVar
 
 from storage.model import Change, Document, DocumentKind, Json, Snapshot, digest
 from tracker.diff.documents import paths_of
 from tracker.diff.values import examples, short
+from tracker.snapshot.layers import Layers, unlike
+from tracker.snapshot.tables import Rules, RuleTable
 from tracker.snapshot.tokenizer import added_tokens, folder_of, merges, token_ids, vocabulary
 
+T = TypeVar("T")
 # Files that give tokens ids, the weightiest first.
 SOURCES = (
     DocumentKind.TOKENIZER,
@@ -26,28 +31,31 @@ SOURCES = (
 )
 _MERGE_SOURCES = (DocumentKind.TOKENIZER, DocumentKind.MERGES)
 _BIG = 10_000  # entries from which on a digest is remembered
+_PIECE = 4_000  # entries of which the text is made at a time
 _REMEMBERED = 64
 _digests: OrderedDict[tuple[str, str], str] = OrderedDict()
 
 
-def tokens_of(document: Document) -> Mapping[str, int]:
+def tokens_of(document: Document) -> Layers:
     """Token to id as one document tells it; empty where it tells none."""
     table = vocabulary(document.data) if document.kind in SOURCES[:2] else {}
-    added = added_tokens(document)
-    return {**table, **added} if added else table
+    return Layers((table, added_tokens(document)))
 
 
 def scores_of(document: Document) -> Mapping[str, Json]:
     """Token to score of a Unigram model; empty for others."""
-    model = document.data.get("model") if isinstance(document.data, Mapping) else None
-    vocab = model.get("vocab") if isinstance(model, Mapping) else None
-    if not isinstance(vocab, list):
-        return {}
     return {
         entry[0]: entry[1]
-        for entry in vocab
+        for entry in _listed(document)
         if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str)
     }
+
+
+def _listed(document: Document) -> Sequence[Json]:
+    """The vocabulary of a model that lists it; empty for others."""
+    model = document.data.get("model") if isinstance(document.data, Mapping) else None
+    vocab = model.get("vocab") if isinstance(model, Mapping) else None
+    return vocab if isinstance(vocab, list | RuleTable) else ()
 
 
 def flags_of(document: Document) -> Mapping[str, Json]:
@@ -85,7 +93,7 @@ def aspect_digest(document: Document | None, aspect: str) -> str | None:
     if not value:
         return None
     if len(value) < _BIG:
-        return digest(value)
+        return digest(dict(value.items()) if isinstance(value, Mapping) else list(value))
     known = _big_digest(value)
     _digests[key] = known
     while len(_digests) > _REMEMBERED:
@@ -94,9 +102,22 @@ def aspect_digest(document: Document | None, aspect: str) -> str | None:
 
 
 def _big_digest(value: Mapping[str, Json] | Sequence[str]) -> str:
-    """The same as `storage.model.digest`, without a sorted copy of what already is in order."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+    """The same as `storage.model.digest`, without ever having the whole text."""
+    written = hashlib.sha256()
+    if isinstance(value, Mapping):
+        table = dict(value.items())
+        entries: Iterator[Json] = iter(sorted(table))
+        brackets = "{}"
+    else:
+        table, entries, brackets = {}, iter(value), "[]"
+    mark = brackets[0]
+    while piece := list(islice(entries, _PIECE)):
+        part = {token: table[token] for token in piece} if table else piece
+        text = json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        written.update((mark + text[1:-1]).encode("ascii"))
+        mark = ","
+    written.update(brackets[1].encode("ascii"))
+    return written.hexdigest()[:32]
 
 
 @dataclass(slots=True)
@@ -107,13 +128,13 @@ class _Told:
     tokens: dict[str, set[str]] = field(default_factory=dict)
     paths: dict[str, list[str]] = field(default_factory=dict)
 
-    def fresh(self, kind: str, tokens: set[str], path: str) -> set[str]:
+    def fresh(self, kind: str, tokens: Mapping[str, T], path: str) -> dict[str, T]:
         """The tokens of a kind that no earlier file told; notes that this one tells them, too."""
         known = self.tokens.setdefault(kind, set())
         if tokens:
             self.paths.setdefault(kind, []).append(path)
-        new = tokens - known
-        known |= tokens
+        new = {token: value for token, value in tokens.items() if token not in known}
+        known.update(new)
         return new
 
     def all(self) -> Iterator[Change]:
@@ -146,26 +167,40 @@ def vocabulary_changes(before: Snapshot, after: Snapshot, folder: str) -> Iterat
     all_old, all_new = token_ids(before, folder), token_ids(after, folder)
     told = _Told()
     for old, new in pairs:
-        old_tokens = tokens_of(old) if old else {}
-        new_tokens = tokens_of(new) if new else {}
+        old_tokens = tokens_of(old) if old else Layers(())
+        new_tokens = tokens_of(new) if new else Layers(())
         base, now = old_tokens or all_old, new_tokens or all_new
         if not base or not now:
             continue
         make = _Maker(old, new)
-        moved = {token for token, place in base.items() if now.get(token, place) != place}
-        added = new_tokens.keys() - base.keys() - all_old.keys()
-        removed = old_tokens.keys() - now.keys() - all_new.keys()
+        moved, added, removed = _delta(base, now)
+        added = _beyond(added, all_old) if new_tokens else {}
+        removed = _beyond(removed, all_new) if old_tokens else {}
         told.changes += [
-            *make.remapped(told.fresh("tokenizer.vocab_remap", moved, make.path), base, now),
-            *make.only(
-                "tokenizer.tokens_added", told.fresh("tokenizer.tokens_added", added, make.path), new_tokens
-            ),
-            *make.only(
-                "tokenizer.tokens_removed", told.fresh("tokenizer.tokens_removed", removed, make.path), old_tokens
-            ),
+            *make.remapped(told.fresh("tokenizer.vocab_remap", moved, make.path)),
+            *make.only("tokenizer.tokens_added", told.fresh("tokenizer.tokens_added", added, make.path)),
+            *make.only("tokenizer.tokens_removed", told.fresh("tokenizer.tokens_removed", removed, make.path)),
             *_flag_changes(make),
         ]
     yield from told.all()
+
+
+def _delta(base: Layers, now: Layers) -> tuple[dict[str, tuple[int, int]], dict[str, int], dict[str, int]]:
+    """Tokens with another id (both ids), tokens that came, tokens that went, each with its id."""
+    old, new = unlike(base.pieces(), now.pieces())
+    return (
+        {token: (place, new[token]) for token, place in old.items() if token in new},
+        {token: place for token, place in new.items() if token not in old},
+        {token: place for token, place in old.items() if token not in new},
+    )
+
+
+def _beyond(tokens: dict[str, int], table: Layers) -> dict[str, int]:
+    """The tokens that a table does not hold."""
+    left = set(tokens)
+    for piece in table.each() if left else ():
+        left.difference_update(piece)
+    return {token: place for token, place in tokens.items() if token in left}
 
 
 class _Maker:
@@ -203,26 +238,26 @@ class _Maker:
             return {"merges": "/model/merges", "flags": "/added_tokens"}.get(aspect, "/model/vocab")
         return "/added_tokens_decoder" if known.kind is DocumentKind.TOKENIZER_CONFIG else ""
 
-    def remapped(self, moved: set[str], base: Mapping[str, int], now: Mapping[str, int]) -> Iterator[Change]:
+    def remapped(self, moved: Mapping[str, tuple[int, int]]) -> Iterator[Change]:
         if not moved:
             return
-        first = sorted(moved, key=lambda token: (base[token], token))
-        shown = [{"token": token, "before": base[token], "after": now[token]} for token in first[:100]]
-        word = f"{short(first[0], limit=40)} {base[first[0]]} -> {now[first[0]]}"
+        first = sorted(moved, key=lambda token: (moved[token][0], token))[:100]
+        shown = [{"token": token, "before": moved[token][0], "after": moved[token][1]} for token in first]
+        word, (was, now) = short(first[0], limit=40), moved[first[0]]
         yield from self.change(
             "tokenizer.vocab_remap",
             "vocab",
-            f"{len(moved)} token{'s' * (len(moved) > 1)} with a new id: {word}",
-            before={token: base[token] for token in first[:100]},
-            after={token: now[token] for token in first[:100]},
+            f"{len(moved)} token{'s' * (len(moved) > 1)} with a new id: {word} {was} -> {now}",
+            before={token: moved[token][0] for token in first},
+            after={token: moved[token][1] for token in first},
             facts={"count": len(moved), "examples": examples(shown)},
         )
 
-    def only(self, cls: str, tokens: set[str], table: Mapping[str, int]) -> Iterator[Change]:
+    def only(self, cls: str, tokens: Mapping[str, int]) -> Iterator[Change]:
         if not tokens:
             return
-        first = sorted(tokens, key=lambda token: (table[token], token))
-        shown = {token: table[token] for token in first[:100]}
+        first = sorted(tokens, key=lambda token: (tokens[token], token))
+        shown = {token: tokens[token] for token in first[:100]}
         gone = cls == "tokenizer.tokens_removed"
         names = ", ".join(short(token, limit=30) for token in first[:3])
         yield from self.change(
@@ -231,7 +266,7 @@ class _Maker:
             f"{len(tokens)} token{'s' * (len(tokens) > 1)} {'removed' if gone else 'added'}: {names}",
             before=shown if gone else None,
             after=None if gone else shown,
-            facts={"count": len(tokens), "examples": examples(first), "highest_id": table[first[-1]]},
+            facts={"count": len(tokens), "examples": examples(first), "highest_id": tokens[first[-1]]},
         )
 
 
@@ -258,34 +293,82 @@ def merge_changes(before: Snapshot, after: Snapshot, folder: str) -> Iterator[Ch
     """Merge rules gained, lost or in another order; scores of a Unigram model that moved."""
     told = _Told()
     for old, new in _pairs(before, after, folder, _MERGE_SOURCES):
-        old_rules = merges(old.data) if old else []
-        new_rules = merges(new.data) if new else []
+        old_rules: Sequence[str] = merges(old.data) if old else []
+        new_rules: Sequence[str] = merges(new.data) if new else []
         make = _Maker(old, new)
-        if old_rules and new_rules and old_rules != new_rules:
-            added, removed = set(new_rules) - set(old_rules), set(old_rules) - set(new_rules)
+        if old_rules and new_rules and not _equal(old_rules, new_rules):
+            added, removed = _rules_delta(old_rules, new_rules)
             words = f"{len(added)} added, {len(removed)} removed" if added or removed else "another order"
             # The same rules gained and lost in two files are one change.
             sign = digest([sorted(added), sorted(removed)])
-            if not told.fresh("tokenizer.merges", {sign}, make.path):
+            if not told.fresh("tokenizer.merges", {sign: None}, make.path):
                 continue
             told.changes += make.change(
                 "tokenizer.merges",
                 "merges",
                 f"merge rules: {words}",
-                before=[rule for rule in old_rules if rule in removed][:100],
-                after=[rule for rule in new_rules if rule in added][:100],
+                before=list(islice((rule for rule in old_rules if rule in removed), 100)),
+                after=list(islice((rule for rule in new_rules if rule in added), 100)),
                 facts={"added": len(added), "removed": len(removed), "counts": [len(old_rules), len(new_rules)]},
             )
-        old_scores = scores_of(old) if old else {}
-        new_scores = scores_of(new) if new else {}
-        moved = [token for token, score in old_scores.items() if new_scores.get(token, score) != score]
-        if moved:
-            told.changes += make.change(
-                "tokenizer.merges",
-                "scores",
-                f"scores of {len(moved)} token{'s' * (len(moved) > 1)} changed",
-                before={token: old_scores[token] for token in moved[:100]},
-                after={token: new_scores[token] for token in moved[:100]},
-                facts={"count": len(moved), "examples": examples(moved)},
-            )
+        told.changes += _score_changes(make)
     yield from told.all()
+
+
+def _equal(one: Sequence[str], other: Sequence[str]) -> bool:
+    return len(one) == len(other) and all(map(str.__eq__, one, other))
+
+
+def _rules_delta(old: Sequence[str], new: Sequence[str]) -> tuple[set[str], set[str]]:
+    """The rules that came, and those that went. No more is held than what differs, see `unlike`."""
+    added: set[str] = set()
+    removed: set[str] = set()
+    for first, second in zip_longest(_rule_pieces(old), _rule_pieces(new), fillvalue=()):
+        removed.update(first)
+        added.update(second)
+        common = removed & added
+        removed -= common
+        added -= common
+    # a rule that is there twice on one side was met once on the other
+    for found, rules in ((added, old), (removed, new)):
+        for piece in _rule_pieces(rules) if found else ():
+            found.difference_update(piece)
+    return added, removed
+
+
+def _rule_pieces(rules: Sequence[str]) -> Iterator[Sequence[str]]:
+    if isinstance(rules, Rules):
+        yield from rules.pieces()
+    else:
+        yield from (rules[start : start + _PIECE] for start in range(0, len(rules), _PIECE))
+
+
+def _score_tables(old: Document, new: Document) -> tuple[Mapping[str, Json], Mapping[str, Json]]:
+    """The scores of both sides; of packed tables, whose tokens are there once, only what differs."""
+    one, other = _listed(old), _listed(new)
+    if isinstance(one, RuleTable) and isinstance(other, RuleTable) and one.scored and other.scored:
+        return unlike(map(_by_token, one.pieces()), map(_by_token, other.pieces()))
+    return scores_of(old), scores_of(new)
+
+
+def _by_token(piece: list[Json]) -> dict[str, Json]:
+    return dict(map(tuple, piece))
+
+
+def _score_changes(make: _Maker) -> Iterator[Change]:
+    """Scores of a Unigram model that moved."""
+    if make.old is None or make.new is None:
+        return
+    old, new = _score_tables(make.old, make.new)
+    moved = {token: score for token, score in old.items() if token in new and new[token] != score}
+    if not moved:
+        return
+    shown = list(islice(moved, 100))
+    yield from make.change(
+        "tokenizer.merges",
+        "scores",
+        f"scores of {len(moved)} token{'s' * (len(moved) > 1)} changed",
+        before={token: moved[token] for token in shown},
+        after={token: new[token] for token in shown},
+        facts={"count": len(moved), "examples": examples(moved)},
+    )

@@ -5,6 +5,7 @@ The facet ``weights:index:<path>`` is the ways in which they disagree, not over 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from storage.model import Change, DocumentKind, Json, Snapshot, digest
@@ -22,13 +23,21 @@ def index_problem(snapshot: Snapshot, path: str) -> dict[str, Json] | None:
     place = f"{folder}/" if folder else ""
     named = {file: f"{place}{file}" for file in set(listed.values())}
     missing = sorted(file for file, full in named.items() if full not in snapshot.manifest.files)
-    held = {
-        file: {tensor.name for tensor in header.tensors}
+    headers = {
+        file: header
         for file, full in named.items()
         if (header := snapshot.tensor_files.get(full)) is not None and not header.truncated
     }
-    elsewhere = sorted(name for name, file in listed.items() if file in held and name not in held[file])
-    unlisted = sorted(name for names in held.values() for name in names if name not in listed)
+    expected = Counter(listed.values())
+    elsewhere: list[str] = []
+    unlisted: list[str] = []
+    for file, header in headers.items():
+        names = {tensor.name for tensor in header.tensors}
+        unlisted.extend(names - listed.keys())
+        if sum(listed.get(name) == file for name in names) < expected[file]:
+            elsewhere.extend(name for name, place in listed.items() if place == file and name not in names)
+    elsewhere.sort()
+    unlisted.sort()
     if not (missing or elsewhere or unlisted):
         return None
     return {

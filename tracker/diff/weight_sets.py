@@ -37,7 +37,7 @@ class WeightSet:
     sizes: Mapping[str, int]
     headers: Mapping[str, TensorFile]
     unread: frozenset[str]  # paths whose own header could not be read; an older one may stand in
-    index: tuple[str, frozenset[str]] | None  # path of the index and the tensor names it lists
+    index: tuple[str, Set[str]] | None  # path of the index and the tensor names it lists
 
     @property
     def folder(self) -> str:
@@ -64,10 +64,10 @@ class WeightSet:
         return {tensor.name: tensor for header in headers if header for tensor in header.tensors}
 
     @cached_property
-    def names(self) -> frozenset[str] | None:
+    def names(self) -> Set[str] | None:
         """Its tensor names, from the headers, else from the index."""
         if self.table is not None:
-            return frozenset(self.table)
+            return self.table.keys()
         return self.index[1] if self.index else None
 
     @property
@@ -130,7 +130,7 @@ def _gather(snapshot: Snapshot, name: str, paths: list[str], gaps: Set[str]) -> 
         sizes={path: files[path].size for path in paths},
         headers={path: snapshot.tensor_files[path] for path in paths if path in snapshot.tensor_files},
         unread=frozenset(path for path in paths if path in gaps),
-        index=(index_path, frozenset(listed)) if listed else None,
+        index=(index_path, listed.keys()) if listed else None,
     )
 
 
@@ -147,6 +147,8 @@ def weight_map(data: Json) -> Mapping[str, str]:
     value = data.get("weight_map") if isinstance(data, dict) else None
     if not isinstance(value, dict):
         return {}
+    if set(map(type, value.values())) <= {str}:
+        return value
     return {name: file for name, file in value.items() if isinstance(file, str)}
 
 

@@ -20,6 +20,7 @@ from tracker.doctor.model import Check, fail, good, warn
 from tracker.leases import is_dead
 from tracker.loader import wanted_keys
 from tracker.settings import Settings
+from tracker.spans import write_span
 
 SAMPLE = 200
 """How many heads and contents are looked at without ``--all``."""
@@ -194,15 +195,16 @@ def at_work(database: Database, settings: Settings, now: datetime) -> Iterator[C
     if failing[_SHOWN:]:
         yield warn("watches", f"and {len(failing) - _SHOWN} more fail again and again", "hubwatch watch list")
     limit = settings.poll.ceiling + STALE
+    longest = write_span(limit)
     late = [item for item in active if item.next_check_at is not None and item.next_check_at < now - limit]
     if late:
         yield warn(
             "schedule",
-            f"{len(late)} of {len(active)} watches are overdue by more than {limit}",
+            f"{len(late)} of {len(active)} watches are overdue by more than {longest}",
             "is hubwatch run at work? if it is, give it more threads or a longer poll.default",
         )
     else:
-        yield good("schedule", f"{len(active)} watches, none overdue by more than {limit}")
+        yield good("schedule", f"{len(active)} watches, none overdue by more than {longest}")
     for scope, until, reason in standing:
         yield warn(
             "pauses", f"{scope} until {until:%H:%M:%S} UTC: {reason[:200]}", "nothing to do: it ends by itself"

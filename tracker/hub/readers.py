@@ -11,6 +11,7 @@ any point; where the API fails, git is tried. Weight headers and LFS content alw
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -50,7 +51,8 @@ class _Question:
 class Reading:
     """One history, being read: the new revisions, and everything that can be asked about them.
 
-    Belongs to one thread. ``name`` is the reader that tells the trees: ``git`` or ``api``.
+    Shared by threads, as far as trees are asked for by one alone, in their order. ``name`` is the reader that
+    tells the trees: ``git`` or ``api``.
     """
 
     walk: Walk
@@ -59,6 +61,8 @@ class Reading:
     _open_git: Callable[[], GitHistory] | None = None
     _last: Manifest | None = None
     """The tree told last: at first that of the revision before the new ones."""
+    _turn: threading.RLock = field(default_factory=threading.RLock)
+    """Held while git is asked, which answers one thread at a time."""
 
     @property
     def name(self) -> str:
@@ -75,22 +79,24 @@ class Reading:
         return self._last
 
     def _told(self, repo: RepoRef, revision: str) -> Manifest:
-        if self._git is not None:
-            try:
-                return self._git.manifest(repo, revision)
-            except GitUnavailable as error:
-                self._leave_git(error)
+        with self._turn:
+            if self._git is not None:
+                try:
+                    return self._git.manifest(repo, revision)
+                except GitUnavailable as error:
+                    self._leave_git(error)
         try:
             return self._by_api(repo, revision)
         except (UpstreamFault, Unreachable) as fault:
-            git = self._turn_to_git(fault)
-            if git is None:
-                raise
-            try:
-                return git.manifest(repo, revision)
-            except GitUnavailable as error:
-                self._leave_git(error)
-                raise fault from None
+            with self._turn:
+                git = self._turn_to_git(fault)
+                if git is None:
+                    raise
+                try:
+                    return git.manifest(repo, revision)
+                except GitUnavailable as error:
+                    self._leave_git(error)
+                    raise fault from None
 
     def _by_api(self, repo: RepoRef, revision: str) -> Manifest:
         manifest = self.client.manifest(repo, revision)
@@ -100,12 +106,18 @@ class Reading:
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`."""
-        if self._git is not None and self._git.has(entry):
-            try:
-                return self._git.content(repo, revision, entry)
-            except GitUnavailable as error:
-                self._leave_git(error)
+        with self._turn:
+            if self._git is not None and self._git.has(entry):
+                try:
+                    return self._git.content(repo, revision, entry)
+                except GitUnavailable as error:
+                    self._leave_git(error)
         return self.client.content(repo, revision, entry)
+
+    def at_hand(self, entry: FileEntry) -> bool:
+        """Whether the content of a file takes no request: git brought it."""
+        git = self._git
+        return git is not None and git.has(entry)
 
     def header(self, repo: RepoRef, revision: str, entry: FileEntry, *, limit: int) -> bytes:
         """See `Upstream.header`."""

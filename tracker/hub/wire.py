@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
+from io import BytesIO
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import httpx2
@@ -171,13 +172,12 @@ class Wire:
 
     def read(self, response: httpx2.Response, limit: int) -> bytes | None:
         """The body, unpacked, up to ``limit`` bytes; None when there is more (the rest stays unread)."""
-        parts, total = [], 0
+        body = BytesIO()  # which gives its own bytes away: a list of parts would be there beside the whole
         for chunk in response.iter_bytes():
-            total += len(chunk)
-            if total > limit:
+            if body.tell() + len(chunk) > limit:
                 return None
-            parts.append(chunk)
-        return b"".join(parts)
+            body.write(chunk)
+        return body.getvalue()
 
     def fail(self, response: httpx2.Response, *, is_file: bool = False) -> HubError:
         """The error that a response of 400 or more stands for; reads the start of its body."""

@@ -59,12 +59,15 @@ class Sandbox:
         self.largest = 0
         """Bytes of the longest question that the present child was asked."""
 
-    def ask(self, request: Mapping[str, Any], *, seconds: float) -> dict[str, Any]:
-        """The child's answer, or ``{"gap": word}`` after which the next call starts another child."""
+    def ask(self, request: Mapping[str, Any] | bytearray, *, seconds: float) -> dict[str, Any]:
+        """The child's answer, or ``{"gap": word}`` after which the next call starts another child.
+
+        A large request may be given as the JSON that it is sent as.
+        """
         try:
             if self._child is None:
                 self._child = _Child(*self._start)
-            body = json.dumps(request).encode("ascii")
+            body = request if isinstance(request, bytearray) else json.dumps(request).encode("ascii")
             self.largest = max(self.largest, len(body))
             answer = self._child.ask(body, seconds=seconds)
         except _Trouble as trouble:
@@ -113,7 +116,7 @@ class _Child:
             self.kill()
             raise
 
-    def ask(self, body: bytes, *, seconds: float) -> dict[str, Any]:
+    def ask(self, body: bytes | bytearray, *, seconds: float) -> dict[str, Any]:
         """Send one request and wait for its answer; raises _Trouble."""
         deadline = time.monotonic() + seconds
         self._send(struct.pack(">I", len(body)), deadline)
@@ -128,7 +131,7 @@ class _Child:
                 pipe.close()
         self._process.wait()
 
-    def _send(self, data: bytes, deadline: float) -> None:
+    def _send(self, data: bytes | bytearray, deadline: float) -> None:
         view = memoryview(data)
         descriptor = self._stdin.fileno()
         while view:

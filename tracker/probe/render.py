@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from storage.model import Json, ProbeOutcome, ProbeResult
+from tracker.diff.template_ast import Unexamined, Unparsable, parse
 from tracker.probe.conversations import Conversation, conversations
 from tracker.probe.process import Allowance, Sandbox
 from tracker.probe.tokenize import Encodings, encode
 
 WALL_SECONDS = 3.0  # for one prompt
 TOTAL_SECONDS = 8.0  # for both sides of one comparison
-MAX_TEMPLATE = 1 << 20  # characters
 SMALL_TOKENIZER = 1 << 20  # bytes of a question up to which the child is kept
 MAX_TROUBLE = 2  # gaps after which a template is not tried on further conversations
 
@@ -112,7 +112,7 @@ class Prober:
         """
         if template is None:
             return [{} for _ in matrix]
-        if len(template) > MAX_TEMPLATE:
+        if _too_large(template):
             return [{"gap": "too_large"} for _ in matrix]
         answers: list[dict[str, str]] = []
         trouble = 0
@@ -126,6 +126,17 @@ class Prober:
             answers.append({key: str(value) for key, value in answer.items()})
             trouble += MAX_TROUBLE if answer.get("gap") == "time" else "gap" in answer
         return answers
+
+
+def _too_large(template: str) -> bool:
+    """Whether the differ does not read the template either: it would only use up the time of every prompt."""
+    try:
+        parse(template)
+    except Unexamined:
+        return True
+    except Unparsable:
+        return False  # the child says so, too, and at once
+    return False
 
 
 def _request(template: str, item: Conversation, tokens: Mapping[str, Json]) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from typing import Any
 from storage.model import Change, DocumentKind, Json, ProbeOutcome, ProbeResult, Snapshot
 from tracker.diff.values import short
 from tracker.probe.process import Allowance, Sandbox
+from tracker.snapshot.layers import Layers, unlike
+from tracker.snapshot.tables import Rules, RuleTable, written
 from tracker.snapshot.tokenizer import added_tokens, vocabulary
 
 WALL_SECONDS = 5.0  # for one tokenizer: load it, encode everything
@@ -101,16 +103,43 @@ def encode(sandbox: Sandbox, before: Json, after: Json, texts: Iterable[str], al
 def _encode(sandbox: Sandbox, data: Json, texts: tuple[str, ...], allowance: Allowance) -> Mapping[str, Any]:
     if allowance.left <= 0:
         return {"gap": "skipped"}
-    source = json.dumps(data, separators=(",", ":"))
-    if len(source) > MAX_TOKENIZER:
+    question = _question(data, texts)
+    if question is None:
         return {"gap": "too_large"}
-    answer = sandbox.ask({"tokenizer": source, "texts": texts}, seconds=min(WALL_SECONDS, allowance.left))
+    answer = sandbox.ask(question, seconds=min(WALL_SECONDS, allowance.left))
+    del question  # tens of megabytes
     if "gap" in answer or "error" in answer:
         return answer
     whole = all(
         isinstance(answer.get(key), list) and len(answer[key]) == len(texts) for key in ("plain", "special")
     )
     return answer if whole else {"gap": "died"}
+
+
+def _question(data: Json, texts: tuple[str, ...]) -> bytearray | None:
+    """The JSON of a request that holds the tokenizer as a text; None for one that is too large.
+
+    Written in parts: of a large tokenizer neither its text nor its tables are ever whole beside it.
+    """
+    body = bytearray(f'{{"texts": {json.dumps(texts)}, "tokenizer": "'.encode("ascii"))
+    size = 0
+    for part in written(_light(data)):
+        size += len(part)
+        if size > MAX_TOKENIZER:
+            return None
+        body += json.dumps(part)[1:-1].encode("ascii")
+    body += b'"}'
+    return body
+
+
+def _light(data: Json) -> Json:
+    """A tokenizer whose merge rules are texts (``"a b"``) where they were pairs: loading it takes 100 MB less."""
+    model = data.get("model") if isinstance(data, dict) else None
+    table = model.get("merges") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not isinstance(table, RuleTable) or not table.of_texts:
+        return data
+    rules = Rules(table)
+    return {**data, "model": {**model, "merges": rules}} if rules.told_apart else data
 
 
 def pairs(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, Json, Json]]:
@@ -130,11 +159,17 @@ def texts_for(before: Snapshot, after: Snapshot, path: str) -> dict[str, str]:
         ("vocabulary", vocabulary(old.data), vocabulary(new.data)),
     )
     for kind, left, right in tables:
-        unlike = (token for token in {**left, **right} if left.get(token) != right.get(token))
-        fit = (token for token in unlike if 0 < len(token) <= _LONGEST_TOKEN)
+        fit = (token for token in _unlike(left, right) if 0 < len(token) <= _LONGEST_TOKEN)
         for number, token in enumerate(islice(fit, _OWN_TOKENS)):
             found[f"{kind} {number + 1}"] = f"x {token} y" if kind == "added" else _spoken(token)
     return found
+
+
+def _unlike(left: Mapping[str, int], right: Mapping[str, int]) -> Iterator[str]:
+    """Tokens that two tables hold differently, in the order of the first, then of the second."""
+    old, new = unlike(Layers((left,)).pieces(), Layers((right,)).pieces())
+    yield from old
+    yield from (token for token in new if token not in old)
 
 
 def _spoken(token: str) -> str:

@@ -6,8 +6,7 @@ nothing looks removed and the repairing revision is compared with it.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,8 +28,10 @@ from tracker.snapshot.card import parse_card
 from tracker.snapshot.gguf import parse_gguf_header
 from tracker.snapshot.json_reader import Unreadable, decode, read_json
 from tracker.snapshot.kinds import cap_of, kind_of, weight_format
+from tracker.snapshot.memory import BUDGET, Memory, weight_of_header, weight_of_value
 from tracker.snapshot.pickles import inspect, looked_into
 from tracker.snapshot.ranges import Read, Recorder, unpacked
+from tracker.snapshot.table_reader import read_tables
 from tracker.snapshot.weights import parse_safetensors_header
 
 MAX_DOCUMENTS: Final = 4_096  # of one revision; what is beyond becomes gaps
@@ -53,9 +54,8 @@ _OBJECTS: Final = frozenset(
 _TEXTS: Final = frozenset(
     {DocumentKind.CODE, DocumentKind.REQUIREMENTS, DocumentKind.LICENCE, DocumentKind.MERGES}
 )
+_TABLES: Final = frozenset({DocumentKind.TOKENIZER, DocumentKind.VOCABULARY, DocumentKind.WEIGHT_INDEX})
 _TEXT_SUFFIXES: Final = (".txt", ".jinja")
-# Parsed JSON takes several times the room of its bytes.
-_PARSED_FACTOR: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,7 @@ class Unread:
     detail: str
 
 
+Load = Callable[[str], bytes | Unread]
 Parsed = tuple[Json, tuple[str, ...]] | TensorFile | PickleFile | Unread
 
 
@@ -129,19 +130,24 @@ class Parser:
     estimated; the least recently used goes first.
     """
 
-    budget: int = 256 * 1024 * 1024
-    _kept: OrderedDict[tuple[str, str], tuple[Parsed, int]] = field(default_factory=OrderedDict)
-    _weight: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    budget: int = BUDGET
+    _memory: Memory[Parsed] = field(init=False)
+    _names: Memory[str] = field(default_factory=lambda: Memory(4 * MAX_HEADERS), init=False)
+    """What the header of a weight file is, by its key, for as many files as this."""
+
+    def __post_init__(self) -> None:
+        """Remember nothing yet."""
+        self._memory = Memory(self.budget)
 
     def build(
         self,
         revision: Revision,
         manifest: Manifest,
         *,
-        load: Callable[[str], bytes | Unread],
+        load: Load,
         parts: Callable[[str], bytes | None] | None = None,
         failed: Mapping[str, Unread] | None = None,
+        previous: Snapshot | None = None,
     ) -> Snapshot:
         """Parse a revision.
 
@@ -153,6 +159,7 @@ class Parser:
             parts: Gives what is kept under a `parts_key`, None for a file that nobody looked into; that file is
                 then in neither ``pickles`` nor ``gaps``.
             failed: By path, what could not be fetched.
+            previous: Another revision, whose files are not parsed again where they are the same.
 
         """
         failed = failed or {}
@@ -163,6 +170,10 @@ class Parser:
         contents, headers, pickles = _plan(manifest)
         for number, entry in enumerate(contents):
             known = failed.get(entry.path) or _over(entry, number)
+            document = previous.documents.get(entry.path) if previous is not None else None
+            if known is None and document is not None and document.content_key == entry.content_key:
+                documents[entry.path] = document
+                continue
             parsed = known or self._document(entry, load)
             if isinstance(parsed, Unread):
                 gaps.append(Gap(path=entry.path, reason=parsed.reason, detail=parsed.detail))
@@ -172,6 +183,10 @@ class Parser:
             known = failed.get(entry.path)
             if known is None and number >= MAX_HEADERS:
                 known = Unread("too_many", f"more than {MAX_HEADERS} weight files")
+            tensor_file = previous.tensor_files.get(entry.path) if previous is not None else None
+            if known is None and tensor_file is not None and tensor_file.content_key == entry.content_key:
+                tensor_files[entry.path] = tensor_file
+                continue
             parsed = known or self._header(entry, load)
             if isinstance(parsed, Unread):
                 gaps.append(Gap(path=entry.path, reason=parsed.reason, detail=parsed.detail))
@@ -195,10 +210,13 @@ class Parser:
             pickles=pickle_files,
         )
 
-    def _document(self, entry: FileEntry, load: Callable[[str], bytes | Unread]) -> Parsed:
+    def _document(self, entry: FileEntry, load: Load) -> Parsed:
         kind = kind_of(entry.path)
         as_text = kind in _TEXTS or entry.path.endswith(_TEXT_SUFFIXES)
-        reader = "text" if as_text else f"json{kind in _OBJECTS:d}" if kind is not DocumentKind.CARD else "card"
+        as_json = "tables" if kind in _TABLES else "json"
+        reader = (
+            "text" if as_text else f"{as_json}{kind in _OBJECTS:d}" if kind is not DocumentKind.CARD else "card"
+        )
 
         def parse(data: bytes) -> Parsed:
             if as_text:
@@ -208,14 +226,24 @@ class Parser:
                 text, flaws = decode(data)
                 value, more = parse_card(text)
                 return value, (*flaws, *more)
-            return read_json(data, need_object=kind in _OBJECTS)
+            return (read_tables if kind in _TABLES else read_json)(data, need_object=kind in _OBJECTS)
 
         return self._remembered((reader, entry.content_key), entry.content_key, load, parse)
 
-    def _header(self, entry: FileEntry, load: Callable[[str], bytes | Unread]) -> Parsed:
+    def _header(self, entry: FileEntry, load: Load) -> Parsed:
+        """A weight header. Weights that are trained on have other bytes under the same header: parsed once."""
         read = parse_gguf_header if weight_format(entry.path) == "gguf" else parse_safetensors_header
         key = header_key(entry)
-        return self._remembered((read.__name__, key), key, load, lambda data: read(data, entry.size))
+        named = self._names.get((read.__name__, key))
+        known = self._memory.get((read.__name__, named)) if named else None
+        if known is not None:
+            return known
+        data = load(key)
+        if isinstance(data, Unread):
+            return data
+        named = f"{entry.size} {hashlib.sha256(data).hexdigest()}"
+        self._names.keep((read.__name__, key), named, 1)
+        return self._remembered((read.__name__, named), key, lambda _: data, lambda data: read(data, entry.size))
 
     def _pickle(self, entry: FileEntry, parts: Callable[[str], bytes | None] | None) -> Parsed | None:
         key = parts_key(entry)
@@ -226,36 +254,29 @@ class Parser:
             ("pickle", key), key, lambda _: data, lambda data: inspect(entry.path, entry.size, unpacked(data))
         )
 
-    def _remembered(
-        self,
-        slot: tuple[str, str],
-        key: str,
-        load: Callable[[str], bytes | Unread],
-        parse: Callable[[bytes], Parsed],
-    ) -> Parsed:
-        with self._lock:
-            if slot in self._kept:
-                self._kept.move_to_end(slot)
-                return self._kept[slot][0]
+    def _remembered(self, slot: tuple[str, str], key: str, load: Load, parse: Callable[[bytes], Parsed]) -> Parsed:
+        known = self._memory.get(slot)
+        if known is not None:
+            return known
         data = load(key)
         if isinstance(data, Unread):
             return data
-        try:
-            parsed = parse(data)
-        except Unreadable as error:
-            parsed = Unread(error.reason, error.detail)
-        self._keep(slot, parsed, 200 + len(data) * _PARSED_FACTOR)
+        parsed = _tried(parse, data)
+        self._memory.keep(slot, parsed, _weight(parsed, len(data)))
         return parsed
 
-    def _keep(self, slot: tuple[str, str], parsed: Parsed, weight: int) -> None:
-        with self._lock:
-            if slot in self._kept or weight > self.budget:
-                return
-            self._kept[slot] = (parsed, weight)
-            self._weight += weight
-            while self._weight > self.budget:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._weight -= freed
+
+def _tried(parse: Callable[[bytes], Parsed], data: bytes) -> Parsed:
+    try:
+        return parse(data)
+    except Unreadable as error:
+        return Unread(error.reason, error.detail)
+
+
+def _weight(parsed: Parsed, size: int) -> int:
+    if isinstance(parsed, tuple):
+        return weight_of_value(parsed[0], size)
+    return weight_of_header(parsed) if isinstance(parsed, TensorFile) else weight_of_value("", size)
 
 
 def _over(entry: FileEntry, number: int) -> Unread | None:

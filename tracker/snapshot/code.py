@@ -68,10 +68,11 @@ def cross_repo(reference: str) -> str | None:
 
 def auto_maps(snapshot: Snapshot) -> list[AutoMap]:
     """Every ``auto_map`` at any depth of any JSON file, by path and pointer."""
-    found: list[AutoMap] = []
-    for _, document in sorted(snapshot.documents.items()):
-        found.extend(document_auto_maps(document))
-    return found
+    return snapshot.once("auto_maps", _auto_maps)
+
+
+def _auto_maps(snapshot: Snapshot) -> list[AutoMap]:
+    return [found for _, document in sorted(snapshot.documents.items()) for found in document_auto_maps(document)]
 
 
 def document_auto_maps(document: Document) -> Iterator[AutoMap]:

@@ -7,6 +7,7 @@ nesting level at a time, so a tokenizer of 30 MB costs little more than `json.lo
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import chain
 from math import isinf
 from typing import Any, Final
@@ -39,6 +40,9 @@ _MAGIC: Final = (
     (b"\x93NUMPY", "NumPy array"),
 )
 _PICKLE_PROTOCOLS: Final = tuple(bytes((0x80, version)) for version in range(2, 6))
+
+
+StandingFor = Callable[[list[tuple[str, Any]]], Json]
 
 
 class Unreadable(Exception):
@@ -82,6 +86,7 @@ def read_json(
     max_depth: int = MAX_DEPTH,
     max_nodes: int = MAX_NODES,
     need_object: bool = False,
+    standing_for: StandingFor | None = None,
 ) -> tuple[Json, tuple[str, ...]]:
     """Parse a JSON file; returns its value and its flaws.
 
@@ -94,6 +99,7 @@ def read_json(
         max_depth: The most levels of nesting; a bare value has none.
         max_nodes: The most values in all, counted before anything is parsed.
         need_object: Refuse anything but an object at the top.
+        standing_for: Told the members of every object; the value that the object stands for, None for itself.
 
     Raises:
         Unreadable: with the reason.
@@ -101,12 +107,11 @@ def read_json(
     """
     if cap is not None and len(data) > cap:
         raise Unreadable("too_large", f"{len(data)} bytes, at most {cap} are read")
-    # Every value is the first of a container or follows a comma, so this never counts too few.
-    nodes = data.count(b",") + data.count(b"[") + data.count(b"{")
+    nodes = count_nodes(data)
     if nodes > max_nodes:
         raise Unreadable("too_many", f"about {nodes} values, at most {max_nodes} are read")
     text, flaws = decode(data)
-    hooks = _Hooks(flaws)
+    hooks = _Hooks(flaws, standing_for)
     try:
         value = json.loads(
             text,
@@ -127,6 +132,11 @@ def read_json(
     return value, tuple(flaws)
 
 
+def count_nodes(data: bytes) -> int:
+    """How many values a file has at most: every one is the first of a container or follows a comma."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
 def type_name(value: Json) -> str:
     """The JSON name of a value's type."""
     if isinstance(value, bool):
@@ -138,14 +148,18 @@ def type_name(value: Json) -> str:
 class _Hooks:
     """The scanner's callbacks. One call an object, not one a key: a vocabulary is one object."""
 
-    def __init__(self, flaws: list[str]) -> None:
+    def __init__(self, flaws: list[str], standing_for: StandingFor | None) -> None:
         self._flaws = flaws
+        self._standing_for = standing_for
 
     def _flaw(self, text: str) -> None:
         if len(self._flaws) < MAX_FLAWS and text not in self._flaws:
             self._flaws.append(text)
 
-    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(self, pairs: list[tuple[str, Any]]) -> Json:
+        other = self._standing_for(pairs) if self._standing_for is not None else None
+        if other is not None:
+            return other
         value = dict(pairs)
         if len(value) != len(pairs):
             seen: set[str] = set()

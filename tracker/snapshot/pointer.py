@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from storage.model import Json
+from tracker.snapshot.tables import RuleTable, TokenTable, plain
 
 
 class _Absent:
@@ -37,14 +38,14 @@ def split(pointer: str) -> list[str]:
 def value_at(data: Json, pointer: str) -> Any:
     """The value a pointer names, or ABSENT."""
     for key in split(pointer):
-        if isinstance(data, dict):
+        if isinstance(data, dict | TokenTable):
             if key not in data:
                 return ABSENT
             data = data[key]
-        elif isinstance(data, list):
+        elif isinstance(data, list | RuleTable):
             if not key.isdecimal() or len(key) > 9 or int(key) >= len(data):
                 return ABSENT
             data = data[int(key)]
         else:
             return ABSENT
-    return data
+    return plain(data)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
 from storage.model import Document, DocumentKind, Json, Snapshot
+from tracker.snapshot.layers import Layers
+from tracker.snapshot.tables import Rules, RuleTable, TokenTable
 
 ROLES: Final = ("bos", "eos", "pad", "unk", "sep", "cls", "mask")
 
@@ -32,14 +34,16 @@ def vocabulary(data: Json) -> Mapping[str, int]:
         lines = data.split("\n")
         return _by_place(line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines))
     if not isinstance(data, dict):
-        return {}
+        return data if isinstance(data, TokenTable) else {}
     model = data.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else data
+    if isinstance(vocab, TokenTable):
+        return vocab
     if isinstance(vocab, dict):
         if set(map(type, vocab.values())) <= {int}:
             return vocab
         return {token: token_id for token, token_id in vocab.items() if type(token_id) is int}
-    if isinstance(vocab, list):
+    if isinstance(vocab, list | RuleTable):
         return _by_place(
             entry[0] if isinstance(entry, list) and entry and isinstance(entry[0], str) else None
             for entry in vocab
@@ -55,14 +59,16 @@ def _by_place(tokens: Iterable[str | None]) -> dict[str, int]:
     return found
 
 
-def merges(data: Json) -> list[str]:
+def merges(data: Json) -> Sequence[str]:
     """The merge rules in order, ``"a b"``, of a tokenizer.json or a merges.txt."""
     if isinstance(data, str):
         lines = (line.removesuffix("\r") for line in data.split("\n"))
         return [line for line in lines if line and not line.startswith("#version")]
     model = data.get("model") if isinstance(data, dict) else None
     rules = model.get("merges") if isinstance(model, dict) else None
-    if not isinstance(rules, list):
+    if isinstance(rules, RuleTable) and rules.of_texts:
+        return Rules(rules)
+    if not isinstance(rules, list | RuleTable):
         return []
     return [
         rule if isinstance(rule, str) else " ".join(rule)
@@ -175,9 +181,12 @@ def _ids(document: Document, data: Mapping[str, Json], prefix: str) -> Iterator[
             yield Statement(role=role, path=document.path, pointer=f"{prefix}/{role}_token_id", ids=ids)
 
 
-def token_ids(snapshot: Snapshot, folder: str = "") -> Mapping[str, int]:
+def token_ids(snapshot: Snapshot, folder: str = "") -> Layers:
     """Token to id over a folder's vocabulary and added tokens; added ones win, tokenizer.json last."""
-    found: dict[str, int] = {}
+    return Layers(_layers(snapshot, folder))
+
+
+def _layers(snapshot: Snapshot, folder: str) -> Iterator[Mapping[str, int]]:
     kinds = (
         DocumentKind.VOCABULARY,
         DocumentKind.ADDED_TOKENS,
@@ -188,6 +197,5 @@ def token_ids(snapshot: Snapshot, folder: str = "") -> Mapping[str, int]:
         document = in_folder(snapshot, kind, folder)
         if document is not None:
             if kind in (DocumentKind.VOCABULARY, DocumentKind.TOKENIZER):
-                found.update(vocabulary(document.data))
-            found.update(added_tokens(document))
-    return found
+                yield vocabulary(document.data)
+            yield added_tokens(document)

@@ -41,6 +41,7 @@ from tracker.web.compare import Comparer
 from tracker.web.context import SourceOf, Web
 from tracker.web.edge import Conditional, Guard
 from tracker.web.limits import Limiter
+from tracker.web.pages.render import refused
 from tracker.web.requests import Requests
 
 ROUTERS = (
@@ -95,7 +96,7 @@ def create_app(
         limiter=Limiter(settings.web.writes_per_minute),
         clock=clock,
     )
-    problems.install(app)
+    problems.install(app, refused)
     for router in ROUTERS:
         app.include_router(router)
     app.include_router(events.router(settings, database))

@@ -14,20 +14,12 @@ from email.utils import parsedate_to_datetime
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tracker.web.headers import HEADERS
 from tracker.web.problems import Refused, problem_response
 
 MOST_BODY = 4 << 20  # bytes of a request: a thousand queries fit
 _TOO_LARGE = f"a body has at most {MOST_BODY} bytes"
 MOST_HELD = 32 << 20  # bytes of an answer that are held back to name it by its content
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cache-Control": "no-cache",  # ask again each time; the answer is often 304
-}
 _STREAMED = "text/event-stream"
 # Its endpoints answer HEAD themselves, without reading what is asked for.
 _OWN_HEAD = "/osv/"
@@ -50,7 +42,7 @@ class Guard:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in HEADERS.items():
                     headers.setdefault(name, value)
                 headers.add_vary_header("Authorization")
                 if "authorization" in asked:

@@ -1,4 +1,4 @@
-"""Every refusal as an RFC 9457 problem; under ``/v1/`` in the shape of the OSV API instead.
+"""Every refusal as an RFC 9457 problem; under ``/v1/`` in the shape of the OSV API, for browsers as a page.
 
 ``type`` is ``urn:hubwatch:problem:<code>``; ``code`` and ``help`` say the same as on the command line.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -18,10 +18,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from storage.errors import HubwatchError, NotFound, StorageError, UsageError
+from tracker.web.headers import HEADERS
 
 MEDIA_TYPE = "application/problem+json"
 OSV_API = "/v1/"
 _RETRY_SECONDS = 10
+# First parts of paths that are for programs: what is refused there is a problem, whoever asks.
+_PROGRAMS = frozenset({"api", "v1", "osv", "hooks", "feeds", "healthz", "readyz", "metrics", "openapi.json"})
 
 # What the OSV API calls an HTTP status: the codes of gRPC.
 _OSV_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 413: 3, 422: 3, 429: 8, 503: 14}
@@ -88,8 +91,18 @@ class Conflict(Refused):
     status = 409
 
 
-def install(app: FastAPI) -> None:
-    """Answer every error of an application in one of the two shapes."""
+Refusing = Callable[[int, str, str, Mapping[str, str]], Response]
+"""Makes the page of a refusal from its status, what is told, advice and headers."""
+
+
+def wants_html(request: Request) -> bool:
+    """Whether the asker is somebody who looks at pages: names HTML among what it accepts."""
+    return "text/html" in request.headers.get("accept", "").lower()
+
+
+def install(app: FastAPI, page: Refusing | None = None) -> None:
+    """Answer every error of an application in one of the shapes; ``page`` makes what a browser is shown."""
+    app.state.refusing = page
     app.add_exception_handler(HubwatchError, _ours)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -124,6 +137,28 @@ def problem_response(
     return Response(_ascii(body), status, dict(headers or {}), MEDIA_TYPE)
 
 
+def _answer(
+    request: Request,
+    status: int,
+    detail: str,
+    code: str,
+    help: str = "",  # noqa: A002 - the field's name
+    headers: Mapping[str, str] | None = None,
+    errors: list[dict[str, Any]] | None = None,
+) -> Response:
+    """A refusal: a page where somebody looks at pages, else a problem."""
+    path = request.url.path
+    page: Refusing | None = request.app.state.refusing
+    if page is None or path.lstrip("/").partition("/")[0] in _PROGRAMS:
+        return problem_response(path, status, detail, code, help, headers, errors)
+    if wants_html(request):
+        answer = page(status, detail, help, headers or {})
+    else:
+        answer = problem_response(path, status, detail, code, help, headers, errors)
+    answer.headers.add_vary_header("Accept")
+    return answer
+
+
 def _ascii(body: Mapping[str, Any]) -> bytes:
     # ASCII only: a path or a text from a request may hold what UTF-8 cannot
     return json.dumps(body, ensure_ascii=True).encode("ascii")
@@ -146,14 +181,14 @@ def _ours(request: Request, error: Exception) -> Response:
             error = StorageError("the database cannot be used now", help="try again; the log says more")
         case _:
             status, headers = 502, {"Retry-After": str(_RETRY_SECONDS)} if error.retryable else {}
-    return problem_response(request.url.path, status, error.message, error.code, error.help, headers)
+    return _answer(request, status, error.message, error.code, error.help, headers)
 
 
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
     code = HTTPStatus(error.status_code).name.lower()
-    detail = "there is nothing here" if error.status_code == 404 else str(error.detail)
-    return problem_response(request.url.path, error.status_code, detail, code, headers=error.headers)
+    detail = "nothing has this address" if error.status_code == 404 else str(error.detail)
+    return _answer(request, error.status_code, detail, code, headers=error.headers)
 
 
 def _invalid(request: Request, error: Exception) -> Response:
@@ -165,7 +200,7 @@ def _invalid(request: Request, error: Exception) -> Response:
     ]
     where = ".".join(found[0]["loc"]) if found else "request"
     detail = f"{where}: {found[0]['msg']}" if found else "the request is not valid"
-    return problem_response(request.url.path, 422, detail, "invalid", errors=found)
+    return _answer(request, 422, detail, "invalid", errors=found)
 
 
 async def _gone(request: Request, error: Exception) -> Response:  # noqa: ARG001
@@ -175,6 +210,6 @@ async def _gone(request: Request, error: Exception) -> Response:  # noqa: ARG001
 
 def _defect(request: Request, error: Exception) -> Response:
     log.exception("request failed", path=request.url.path, exc_info=error)
-    return problem_response(
-        request.url.path, 500, "this is a defect of hubwatch", "defect", "please report it with what the log says"
-    )
+    told, advice = "this is a defect of hubwatch", "please report it with what the log says"
+    # made outside of the layer that sets them
+    return _answer(request, 500, told, "defect", advice, HEADERS)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from advisories.audit.find.commands import Token, references
+from advisories.audit.find.settings_keys import reads_revision
 from advisories.audit.find.shell import Script, without_heredocs
-from advisories.audit.model import Place, Reading, Reference
+from advisories.audit.find.words import Token
+from advisories.audit.model import Form, Place, Reading, Reference
 from advisories.audit.names import Names
 
 _INSTRUCTION = re.compile(r"^\s*([A-Za-z]+)\s+(.*)$", re.DOTALL)
@@ -20,19 +21,20 @@ _SERVER_IMAGE = re.compile(r"(?:^|/)vllm/vllm-openai(?:[:@].*)?$")
 
 def find(text: str, names: Names) -> Reading:
     """The references of a Dockerfile; variables are followed, a CMD goes on from its ENTRYPOINT."""
-    script = Script(names)
+    script = Script(names, declares=True)
     text, bodies = without_heredocs(text)
     entrypoint: list[Token] = []
     for line, name, body in _instructions(text):
         if name == "FROM":
             entrypoint = _server(body, line)
+            script.default = "REVISION" if reads_revision(body) else None
         elif name in {"ENV", "ARG"}:
             old = _OLD_ENV.match(body)
             script.run(f"{name} {old.group(1)}={old.group(2)}" if old else f"{name} {body}", line, whole=False)
         elif name == "RUN":
             command = _FLAGS.sub("", body)
             if (listed := _exec_form(command, line)) is not None:
-                script.command(listed)
+                script.keep(listed, Form.WORDS)
             else:
                 script.run(command, line, whole=False)
         elif name in {"CMD", "ENTRYPOINT"}:
@@ -40,9 +42,8 @@ def find(text: str, names: Names) -> Reading:
             tokens = listed if listed is not None else _shell_form(script, body, line)
             if name == "ENTRYPOINT":
                 entrypoint = tokens
-            for reference, used in references([*entrypoint, *tokens] if name == "CMD" else tokens, names):
-                script.used.update(used)
-                script.found.append(reference)
+            form = Form.PLAIN if listed is None else Form.WORDS
+            script.keep([*entrypoint, *tokens] if name == "CMD" else tokens, form)
     for line, code in bodies:
         script.python(code, line)
     return script.reading()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from advisories.audit.find.commands import Token
 from advisories.audit.find.shell import Script, expand
+from advisories.audit.find.words import Token
 from advisories.audit.model import Reading
 from advisories.audit.names import Names
 
@@ -15,7 +15,7 @@ _UNIT = re.compile(r"^\s*(Environment|Exec[A-Za-z]+)\s*=\s*(.*)$")
 
 def find(text: str, names: Names) -> Reading:
     """The references of a file of ``KEY=value`` lines."""
-    script = Script(names)
+    script = Script(names, declares=True)
     for number, line in enumerate(text.split("\n"), 1):
         found = _LINE.match(line[:4000])
         if found is None or line.lstrip().startswith("#"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from advisories.audit.find import python, shell
-from advisories.audit.find.settings import moved
+from advisories.audit.find.making import moved
 from advisories.audit.find.tree_nodes import Mapping, Scalar, Sequence, read_json
 from advisories.audit.model import Gap, Reading, Reference, Unreadable
 from advisories.audit.names import Names
@@ -31,10 +31,14 @@ def find(text: str, names: Names) -> Reading:
             continue
         source, numbers = _source(cell)
         if source and _SHELL_CELL.fullmatch(source[0].strip()):
-            found += moved(shell.find("\n".join(["", *source[1:]]), names), numbers).references
+            reading = moved(shell.find("\n".join(["", *source[1:]]), names), numbers)
+            found += reading.references
+            gaps += reading.gaps
             continue
         program, commands = _sanitized(source)
-        found += moved(shell.find("\n".join(commands), names), numbers).references
+        reading = moved(shell.find("\n".join(commands), names), numbers)
+        found += reading.references
+        gaps += reading.gaps
         try:
             python.parse("\n".join(program))
         except Unreadable as error:

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
-from advisories.audit.find.python_loaders import ADAPTERS, LOADERS, OTHER_HUBS, REPO_TYPE, Loader
+from advisories.audit.find import commands, python_certainty, python_commands
+from advisories.audit.find.making import NOTHING, Given, reference
+from advisories.audit.find.python_loaders import (
+    ADAPTERS,
+    LOADERS,
+    OTHER_HUBS,
+    PASSED_ON,
+    REPO_TYPE,
+    Loader,
+    may_be_name,
+)
 from advisories.audit.find.python_scopes import Program, Where, index, last_name
 from advisories.audit.find.python_values import Values
 from advisories.audit.find.settings_keys import is_model_key
-from advisories.audit.model import Gap, Place, Reading, Reference, Unreadable, is_sha
+from advisories.audit.find.words import Token
+from advisories.audit.model import Gap, Place, Reading, Reference, Unreadable
 from advisories.audit.names import Names, Spec
 
-_PINNED_IN_TEXT = frozenset({"hf://", "hf-hub:", "url"})
 _MARKS = ("hf://", "hf-hub:", "hf_hub:", "https://", "http://")
 _HUB_MARKS = ("hf://", "hf-hub:", "hf_hub:")
 _ENVIRONMENT = frozenset({"HF_MODEL_ID", "MODEL_ID"})
+_REVISION_VARIABLES = ("HF_MODEL_REVISION", "MODEL_REVISION", "HF_REVISION", "REVISION")
 
 
 def find(source: bytes | str, names: Names) -> Reading:
@@ -66,6 +79,10 @@ class _Lines:
         return Place(line=line, column=column, end_column=_characters(text[:end]) + 1)
 
 
+def _is_path(text: object) -> bool:
+    return isinstance(text, str) and text.startswith(_MARKS)
+
+
 def _characters(text: bytes) -> int:
     return len(text.decode("utf-8", "replace"))
 
@@ -76,22 +93,28 @@ class _Finder:
         self._names = names
         self._values = Values(program)
         self._lines = lines
+        self._told: set[int] = set()
         self.gaps: list[Gap] = []
 
     def references(self) -> Iterator[Reference]:
         """Every reference: those of loading calls, then paths that stand anywhere else."""
-        told: set[tuple[str, str | None]] = set()
         for call, where in self._program.calls:
-            for reference in self._of_call(call, where):
-                told.add((reference.repo, reference.revision))
-                yield reference
-        for node, where in [*self._program.texts, *self._program.formatted]:
-            if isinstance(node, ast.Constant) and not str(node.value).startswith(_MARKS):
+            yield from self._of_call(call, where)
+        # what a call or a longer text is made of was told there already
+        for node, where in [*self._program.formatted, *self._program.texts]:
+            if id(node) in self._told or (isinstance(node, ast.Constant) and not _is_path(node.value)):
                 continue
-            for text in self._values.texts(node, where) or self._begun(node, where):
+            for text in self._texts(node, where) or self._begun(node, where):
                 spec = self._names.located(text)
-                if spec is not None and (spec.repo, spec.revision) not in told:
-                    yield self._reference(spec, [], node, str(spec.form))
+                if spec is not None:
+                    self._told |= self._values.touched
+                    given = Given(unsure=text.endswith("@") and isinstance(node, ast.JoinedStr))
+                    yield self._reference(spec, given, node, str(spec.form))
+
+    def _texts(self, node: ast.expr, where: Where) -> list[str]:
+        """The texts of an expression, with the nodes they came from kept in ``touched``."""
+        self._values.touched = set()
+        return self._values.texts(node, where)
 
     def _begun(self, node: ast.expr, where: Where) -> list[str]:
         """A path whose repo is complete before the part that cannot be followed."""
@@ -135,23 +158,52 @@ class _Finder:
     ) -> Iterator[Reference]:
         given = self._argument(arguments, loader.keywords, loader.position, where)
         if given is None:
+            if loader.strict and self._is_spread(arguments, where):
+                self._unresolved(name, call)
             return
-        texts = self._values.texts(*given)
-        if not texts and loader.strict and not isinstance(given[0], ast.Constant | ast.Call):
-            place = self._lines.place(call)
-            self.gaps.append(
-                Gap(reason="unresolved", detail=f"{name}: which model is not in the file", line=place.line)
-            )
-        pin = self._argument(arguments, loader.revisions, None, where)
-        revisions = self._values.texts(*pin) if pin else []
+        texts = self._texts(*given)
+        touched = self._values.touched
+        if (loader.strict or may_be_name(given[0])) and not python_certainty.complete(self._values, *given):
+            self._unresolved(name, call)
+        revisions, pin = self._pin(arguments, loader.revisions, where)
         for number, text in enumerate(texts):
             spec = self._names.loaded(text, sentence=loader.sentence, tag=loader.tag) or self._names.located(
                 text, page=True
             )
             if spec is not None:
+                self._told |= touched
                 # two names that walk through one literal collection walk together
                 paired = revisions[number : number + 1] if len(revisions) == len(texts) else revisions
-                yield self._reference(spec, paired, call, name)
+                one = next(iter(paired)) if len(set(paired)) == 1 else None
+                # one of several is not sure enough to call it pinned, nor floating
+                unsure = pin.unsure or len(set(paired)) > 1
+                yield self._reference(spec, Given(one, pin.name, unsure), call, name)
+
+    def _unresolved(self, name: str, call: ast.Call) -> None:
+        line = self._lines.place(call).line
+        self.gaps.append(Gap(reason="unresolved", detail=f"{name}: which model is not in the file", line=line))
+
+    def _is_spread(self, call: ast.Call, where: Where) -> bool:
+        """Whether arguments come from a collection that cannot be followed."""
+        spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
+        return any(isinstance(item, ast.Starred) for item in call.args) or not all(
+            python_certainty.is_closed(self._values, item, where) for item in spread
+        )
+
+    def _pin(self, call: ast.Call, names: Sequence[str], where: Where) -> tuple[list[str], Given]:
+        """The revisions that a call may be given, and under which name; whether there may be others."""
+        found = self._argument(call, names, None, where)
+        passed_on = [keyword.value for keyword in call.keywords if keyword.arg == PASSED_ON]
+        for name, given in itertools.product(names, passed_on):
+            found = found or self._values.field(given, name, where)
+        if found is None:
+            spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
+            return [], Given(
+                unsure=not all(python_certainty.is_closed(self._values, item, where) for item in spread)
+            )
+        written = next((k.arg for name in names for k in call.keywords if k.arg == name), names[0])
+        texts = self._values.texts(*found)
+        return texts, Given(name=written, unsure=not texts and not python_certainty.is_none(self._values, *found))
 
     def _argument(
         self, call: ast.Call, keywords: Sequence[str], position: int | None, where: Where
@@ -187,16 +239,29 @@ class _Finder:
         """References in calls of no known name: an ``hf://`` path, a model's default on the command line."""
         for given in [*call.args, *(keyword.value for keyword in call.keywords)] if self._has_paths else ():
             if isinstance(given, ast.Constant | ast.Name | ast.Attribute | ast.JoinedStr | ast.BinOp):
-                for text in self._values.texts(given, where):
+                for text in self._texts(given, where):
                     spec = self._names.located(text) if text.startswith(_MARKS) else None
                     if spec is not None:
-                        yield self._reference(spec, [], call, str(spec.form))
+                        self._told |= self._values.touched
+                        yield self._reference(spec, NOTHING, call, str(spec.form))
         if last_name(call.func) in {"add_argument", "option"}:
             yield from self._option(call, where)
+        elif last_name(call.func) in python_commands.RUNNING:
+            yield from self._command(call, where)
         elif last_name(call.func) == "dict" or not call.keywords:
             return
         else:
             yield from self._environment(call, where)
+
+    def _command(self, call: ast.Call, where: Where) -> Iterator[Reference]:
+        """A command that the program runs."""
+        words = python_commands.words(call, lambda node: self._values.texts(node, where))
+        place = self._lines.place(call)
+        tokens = [Token(word, place.line, place.column, place.end_column) for word in words]
+        form = python_commands.form(call)
+        for item, _ in commands.references(tokens, self._names, form):
+            yield replace(item, place=place)
+        self.gaps += commands.unresolved(tokens)
 
     def _option(self, call: ast.Call, where: Where) -> Iterator[Reference]:
         flags = [str(arg.value) for arg in call.args if isinstance(arg, ast.Constant)]
@@ -206,7 +271,8 @@ class _Finder:
         for text in self._values.texts(*default) if default else []:
             spec = self._names.loaded(text)
             if spec is not None and not self._used(flags):
-                yield self._reference(spec, [], call, next(flag for flag in flags if flag.startswith("--")))
+                flag = next(flag for flag in flags if flag.startswith("--"))
+                yield self._reference(spec, NOTHING, call, flag)
 
     def _used(self, flags: Sequence[str]) -> bool:
         """Whether the file itself reads an option: then the call that loads it is the reference."""
@@ -225,17 +291,15 @@ class _Finder:
                     found = self._values.field(keyword.value, name, where)
                     for text in self._values.texts(*found) if found else []:
                         if (spec := self._names.loaded(text)) is not None:
-                            yield self._reference(spec, [], call, name)
+                            yield self._reference(spec, self._variable_pin(keyword.value, where), call, name)
 
-    def _reference(self, spec: Spec, revisions: Sequence[str], node: ast.Call | ast.expr, via: str) -> Reference:
-        revision = spec.revision or next(iter(dict.fromkeys(revisions)), None)
-        if len(set(revisions)) > 1:
-            revision = None  # one of several: not sure enough to call it pinned
-        lowered = revision.lower() if revision else None
-        return Reference(
-            repo=spec.repo,
-            endpoint=spec.endpoint,
-            revision=lowered if is_sha(lowered) else revision,
-            place=self._lines.place(node),
-            via=via if spec.form not in _PINNED_IN_TEXT else str(spec.form),
-        )
+    def _variable_pin(self, variables: ast.expr, where: Where) -> Given:
+        for name in _REVISION_VARIABLES:
+            found = self._values.field(variables, name, where)
+            if found is not None:
+                texts = self._values.texts(*found)
+                return Given(texts[0] if len(set(texts)) == 1 else None, name, unsure=len(set(texts)) != 1)
+        return Given(unsure=not python_certainty.is_closed(self._values, variables, where))
+
+    def _reference(self, spec: Spec, given: Given, node: ast.Call | ast.expr, via: str) -> Reference:
+        return reference(spec, given, self._lines.place(node), via)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import dataclass
 
 
@@ -90,6 +92,8 @@ LOADERS = {
     "HuggingFaceInstructEmbeddings": Loader(keywords=("model_name",)),
     "HuggingFaceBgeEmbeddings": Loader(keywords=("model_name",)),
     "HuggingFaceEmbedding": _BY_NAME,
+    "HuggingFaceLocalGenerator": Loader(keywords=("model",)),
+    "HuggingFaceLocalChatGenerator": Loader(keywords=("model",)),
     "HuggingFaceEndpoint": Loader(keywords=("repo_id", "model")),
     "HuggingFaceEndpointEmbeddings": Loader(keywords=("repo_id", "model")),
     "HuggingFaceCrossEncoder": Loader(keywords=("model_name",)),
@@ -120,5 +124,29 @@ ADAPTERS = Loader(keywords=("model_id",), position=1)
 OTHER_HUBS = ("modelscope", "paddlenlp", "nemo.core", "openmind")
 """Modules whose loaders read from another hub."""
 
+PASSED_ON = "model_kwargs"
+"""The keyword whose dict is handed on to the call that loads, and so may hold the pin."""
+
 REPO_TYPE = "repo_type"
 """The keyword that says that something is no model."""
+
+_NAME_LIKE = re.compile(r"(?:^|_)(?:id|name|path|repo|checkpoint|ckpt|uri)$", re.IGNORECASE)
+_OBJECTS = re.compile(
+    r"(?:^|_)(?:load|build|create|make|get|init|setup|prepare|wrap|from|quantize|compile|cast|deepcopy|copy)(?:_|$)",
+    re.IGNORECASE,
+)
+
+
+def may_be_name(node: ast.expr) -> bool:
+    """Whether what is handed to a call that also takes a loaded model looks like a model's name, not the model."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _NAME_LIKE.search(name) is not None
+        case ast.Call(func=ast.Name(id=name)):
+            return name.islower() and name not in LOADERS and not _OBJECTS.search(name)
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in {"getenv", "choice"}
+        case ast.JoinedStr() | ast.BinOp(op=ast.Add() | ast.Mod()) | ast.Subscript():
+            return True
+        case _:
+            return False

@@ -41,17 +41,25 @@ class Values:
     """Answers for one program. Work is bounded for the program as a whole."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self.program = program
+        """What is followed in."""
         self._left = _STEPS
+        self.touched: set[int] = set()
+        """The nodes (by id) whose texts were used since this was last emptied."""
 
     def texts(self, node: ast.expr, where: Where, depth: int = 0) -> list[str]:
         """The texts an expression may stand for, in the order found; repeats are kept, unknown ones left out."""
         found: list[str] = []
         for item, place in self._resolve(node, where, depth):
+            self.touched.add(id(item))
             found += python_texts.of(item, self.texts, place, depth + 1)
             if len(found) >= MOST:
                 break
         return found[:MOST]
+
+    def followed(self, node: ast.expr, where: Where, depth: int = 0) -> list[tuple[Node, Where]]:
+        """The expressions that one may stand for, each with its place; what cannot be followed may be left out."""
+        return self._resolve(node, where, depth)
 
     def beginning(self, node: ast.JoinedStr, where: Where) -> str:
         """The text an f-string begins with, up to the first part that cannot be followed."""
@@ -65,6 +73,10 @@ class Values:
 
     def field(self, node: ast.expr, name: str, where: Where) -> tuple[ast.expr, Where] | None:
         """What a dict that an expression stands for holds under a name; None when there is no such dict."""
+        key = key_of(node)
+        given = list(bindings(f"{key}[{name!r:.80}]", where)) if key else []
+        if given and isinstance(given[-1].value, ast.expr) and not given[-1].steps:
+            return given[-1].value, given[-1].where
         for item, place in self._resolve(node, where, 0):
             for key, value in self._entries(item, place, 1):
                 if key == name:
@@ -89,17 +101,21 @@ class Values:
             case ast.Subscript():
                 yield from self._subscript(node, where, depth)
             case ast.IfExp(body=body, orelse=orelse):
-                yield from self._resolve(body, where, depth)
-                yield from self._resolve(orelse, where, depth)
+                yield from self._branch(body, where, depth)
+                yield from self._branch(orelse, where, depth)
             case ast.BoolOp(values=values):
                 for value in values[:MOST]:
-                    yield from self._resolve(value, where, depth)
+                    yield from self._branch(value, where, depth)
             case ast.NamedExpr(value=value):
                 yield from self._resolve(value, where, depth)
             case ast.Call():
                 yield from self._called(node, where, depth)
             case _:
                 yield node, where
+
+    def _branch(self, node: ast.expr, where: Where, depth: int) -> list[tuple[Node, Where]]:
+        """One of several possibilities: one that cannot be followed stays, so that it is not forgotten."""
+        return self._resolve(node, where, depth) or [(node, where)]
 
     def _named(self, name: str, where: Where, depth: int) -> Iterator[tuple[Node, Where]]:
         for binding in bindings(name, where):
@@ -141,7 +157,7 @@ class Values:
             case ast.Dict(keys=keys):
                 yield from ((key, where) for key in keys[:MOST] if key is not None)
             case ast.ClassDef():
-                for bindings in self._program.classes[id(node)].names.values():
+                for bindings in self.program.classes[id(node)].names.values():
                     yield from ((item.value, item.where) for item in bindings if isinstance(item.value, ast.expr))
             case ast.Call(func=ast.Attribute(attr="values" | "items" | "keys" as kind, value=base), args=[]):
                 for item, place in self._resolve(base, where, depth):
@@ -188,7 +204,7 @@ class Values:
         for item, place in self._resolve(base, where, depth):
             if isinstance(item, ast.ClassDef):
                 known = True
-                yield from self._member(self._program.classes[id(item)], node.attr, depth)
+                yield from self._member(self.program.classes[id(item)], node.attr, depth)
             elif isinstance(item, ast.Call):
                 given = [keyword.value for keyword in item.keywords if keyword.arg == node.attr]
                 for value in given:
@@ -203,7 +219,7 @@ class Values:
     def _class_of(self, call: ast.Call, where: Where, depth: int) -> Scope | None:
         for item, _ in self._resolve(call.func, where, depth):
             if isinstance(item, ast.ClassDef):
-                return self._program.classes[id(item)]
+                return self.program.classes[id(item)]
         return None
 
     def _member(self, owner: Scope, name: str, depth: int) -> Iterator[tuple[Node, Where]]:
@@ -215,7 +231,7 @@ class Values:
         for base in owner.node.bases[:8]:
             for item, _ in self._resolve(base, Where(owner.parent, (), (owner.node.lineno, 0)), depth):
                 if isinstance(item, ast.ClassDef):
-                    yield from self._member(self._program.classes[id(item)], name, depth + 1)
+                    yield from self._member(self.program.classes[id(item)], name, depth + 1)
 
     def _subscript(self, node: ast.Subscript, where: Where, depth: int) -> Iterator[tuple[Node, Where]]:
         key = key_of(node)
@@ -237,7 +253,7 @@ class Values:
                 yield from self._resolve(value, place, depth)
         elif isinstance(item, ast.ClassDef):  # an Enum by name
             for name in self.texts(key, where, depth):
-                yield from self._member(self._program.classes[id(item)], name, depth)
+                yield from self._member(self.program.classes[id(item)], name, depth)
         else:
             keys = set(self.texts(key, where, depth))
             for name, value in self._entries(item, place, depth):
@@ -296,7 +312,7 @@ class Values:
                 0 if any(last_name(item) == "staticmethod" for item in parameter.function.decorator_list) else 1
             )
             name = owner.name if name == "__init__" else name
-        for call, place in self._program.callers.get(name, ())[:MOST]:
+        for call, place in self.program.callers.get(name, ())[:MOST]:
             if not self._calls(call, owner):
                 continue
             given = [keyword.value for keyword in call.keywords if keyword.arg == parameter.name]
@@ -312,14 +328,22 @@ class Values:
             return True
         base = call.func.value
         return isinstance(owner, ast.ClassDef) and not (
-            isinstance(base, ast.Name) and base.id in self._program.imports
+            isinstance(base, ast.Name) and base.id in self.program.imports
         )
+
+    @cached_property
+    def changed(self) -> frozenset[str | None]:
+        """The names of dicts that are changed by ``update`` or ``setdefault`` somewhere in the file."""
+        calls = [*self.program.callers.get("update", ()), *self.program.callers.get("setdefault", ())]
+        return frozenset(key_of(call.func.value) for call, _ in calls if isinstance(call.func, ast.Attribute)) - {
+            None
+        }
 
     @cached_property
     def _arguments(self) -> dict[str, tuple[ast.expr, Where]]:
         """Defaults of argparse options by the attribute they become."""
         found = {}
-        for call, where in self._program.callers.get("add_argument", ()):
+        for call, where in self.program.callers.get("add_argument", ()):
             default = next((keyword.value for keyword in call.keywords if keyword.arg == "default"), None)
             if default is not None:
                 dest = next((k.value for k in call.keywords if k.arg == "dest"), None)

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
-from advisories.audit.find.commands import Token, references
-from advisories.audit.find.settings_keys import is_list_key, is_model_key, revision_keys, snake, variable_pins
+from advisories.audit.find.commands import references, unknown_model, unresolved
+from advisories.audit.find.making import NOTHING, Given, reference
+from advisories.audit.find.settings_keys import (
+    Beside,
+    is_list_key,
+    is_model_key,
+    is_model_variable,
+    pin_of,
+    reads_revision,
+    snake,
+    takes_tag,
+    variable_pins,
+)
 from advisories.audit.find.shell import Script, expand
 from advisories.audit.find.tree_nodes import (
     Mapping,
@@ -19,7 +29,8 @@ from advisories.audit.find.tree_nodes import (
     read_yaml,
     walk,
 )
-from advisories.audit.model import Gap, Place, Reading, Reference, Unreadable, is_sha
+from advisories.audit.find.words import Token
+from advisories.audit.model import Form, Gap, Place, Reading, Reference, Unreadable
 from advisories.audit.names import Names, Spec
 
 _NAME_KEYS = ("name_or_path", "repo_id", "repo", "model", "model_id", "model_name", "id", "name", "path")
@@ -55,6 +66,7 @@ _NEVER = frozenset(
     }
 )
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(.*)", re.DOTALL)
+_EMPTY = frozenset({"", "null", "~", "None"})
 _PLAIN_LINE = re.compile(
     r"^\s*(?:-\s+)?[\"']?([A-Za-z_][\w.-]*)[\"']?\s*:\s+[\"']?([^\s\"'#{}]+)[\"']?\s*(?:#.*)?$"
 )
@@ -99,7 +111,8 @@ def find_nodes(documents: list[Node], names: Names) -> Reading:
             elif isinstance(node, Sequence):
                 finder.sequence(node)
     found = sorted(dict.fromkeys(finder.found), key=lambda item: item.place.line)
-    return Reading(references=tuple(_less_sure_left_out(found)))
+    gaps = tuple(dict.fromkeys(finder.gaps))
+    return Reading(references=tuple(_less_sure_left_out(found)), gaps=gaps)
 
 
 def _less_sure_left_out(found: list[Reference]) -> Iterator[Reference]:
@@ -115,38 +128,42 @@ def _less_sure_left_out(found: list[Reference]) -> Iterator[Reference]:
 class _Finder:
     def __init__(self, names: Names) -> None:
         self._names = names
+        self._reading_revision: set[int] = set()  # environments of images that take REVISION
         self._items: set[int] = set()  # sequences read as one command already
         self.found: list[Reference] = []
+        self.gaps: list[Gap] = []
 
     def mapping(self, node: Mapping) -> None:
         """Read the entries of one mapping."""
         if (node.text("repo_type", "repoType") or "model") != "model":
             return
         self._container(node)
-        self._named_variable(node)
+        beside = _scalars(node)
         for key, line, value in node.entries:
             if snake(key) in _NEVER:
                 continue
             if isinstance(value, Scalar):
-                self._value(node, key, line, value)
+                self._value(node, key, line, value, beside)
             elif isinstance(value, Sequence):
                 self._list(node, key, value)
-            elif is_list_key(key) or is_model_key(key):
-                self._inner(value)
+            elif (is_list_key(key) or is_model_key(key)) and not self._inner(value) and is_list_key(key):
+                self._by_role(value, key)
             if key == "auto_map" and isinstance(value, Mapping):
                 self._auto_map(value)
 
     def sequence(self, node: Sequence) -> None:
         """Read a list: ``KEY=value`` items, paths, and a list of arguments."""
         scalars = [item for item in node.items if isinstance(item, Scalar)]
+        self._records(node)
         if id(node) in self._items or not scalars:
             return
         given = [found for item in scalars if (found := _ASSIGNMENT.fullmatch(item.text))]
-        pins = variable_pins({found.group(1): found.group(2) for found in given})
+        passed = {item.text: f"${item.text}" for item in scalars if item.text.isidentifier()}
+        pins = variable_pins(passed | {found.group(1): expand(found.group(2), {}) for found in given})
         for item in scalars:
             pair = _ASSIGNMENT.fullmatch(item.text)
-            if pair and is_model_key(pair.group(1)):
-                self._add(self._spec(pair.group(2)), item.line, pair.group(1), _pin(pair.group(1), pins))
+            if pair and is_model_variable(pair.group(1), pins):
+                self._variable(pair.group(1), pair.group(2), item.line, pins, Form.ENTRY, node)
             elif spec := self._names.located(expand(item.text, {})):
                 self._add(spec, item.line, str(spec.form))
         if any(item.text.startswith("-") for item in scalars):
@@ -154,14 +171,15 @@ class _Finder:
 
     # --- values ----------------------------------------------------------------------------------
 
-    def _value(self, node: Mapping, key: str, line: int, value: Scalar) -> None:
+    def _value(self, node: Mapping, key: str, line: int, value: Scalar, beside: Beside) -> None:
         text = expand(value.text.strip(), {})
-        if is_model_key(key):
-            self._add(self._spec(text), line, key, _pin(key, _scalars(node)))
+        form = Form.VARIABLE if key.isupper() else Form.PLAIN
+        if is_model_variable(key, beside) if key.isupper() else is_model_key(key):
+            self._variable(key, value.text, line, beside, form, node)
         elif (spec := self._names.located(text)) is not None:
             self._add(spec, line, str(spec.form))
         elif self._names.is_known(text):
-            self._add(self._spec(text), line, key, _pin(key, _scalars(node)))
+            self._add(self._spec(text), line, key, pin_of(key, beside), form)
         if " " in value.text or "\n" in value.text:
             self._command(key, value)
 
@@ -170,17 +188,26 @@ class _Finder:
             return
         for item in value.items:
             if isinstance(item, Scalar):
-                self._add(self._spec(item.text), item.line, key)
+                self._add(self._spec(item.text), item.line, key, form=Form.ITEM)
             elif isinstance(item, Mapping):
                 self._inner(item)
 
-    def _inner(self, node: Mapping) -> None:
+    def _by_role(self, node: Mapping, key: str) -> None:
+        """Models under names of one's own: ``models: {chat: owner/name, embed: {repo: owner/name}}``."""
+        for _, line, value in node.entries:
+            if isinstance(value, Scalar):
+                self._add(self._spec(value.text), line, key, form=Form.ITEM)
+            elif isinstance(value, Mapping):
+                self._inner(value)
+
+    def _inner(self, node: Mapping) -> bool:
         """A model described by a mapping of its own: ``{name: owner/name, revision: ...}``."""
         for name in _NAME_KEYS:
             for key, line, value in node.entries:
                 if key == name and isinstance(value, Scalar) and (spec := self._spec(value.text)) is not None:
-                    self._add(spec, line, key, _pin(key, _scalars(node)))
-                    return
+                    self._add(spec, line, key, pin_of(key, _scalars(node)))
+                    return True
+        return False
 
     def _auto_map(self, node: Mapping) -> None:
         """Code that a config takes from another repo: ``owner/name--module.Class``."""
@@ -188,11 +215,26 @@ class _Finder:
             if isinstance(inner, Scalar) and (found := _AUTO_CLASS.fullmatch(inner.text)):
                 self._add(self._spec(found.group(1)), inner.line, "auto_map")
 
-    def _named_variable(self, node: Mapping) -> None:
+    def _records(self, node: Sequence) -> None:
         """``{name: MODEL_ID, value: owner/name}``, as environments of containers are written."""
-        name, value = node.text("name"), node.get("value")
-        if name and isinstance(value, Scalar) and is_model_key(name):
-            self._add(self._spec(expand(value.text, {})), value.line, name)
+        given: dict[str, Scalar] = {}
+        for item in node.items:
+            name = item.text("name") if isinstance(item, Mapping) else None
+            if name and isinstance(item, Mapping):
+                value = item.get("value")
+                # one without a value has it from elsewhere
+                given[name] = value if isinstance(value, Scalar) else Scalar(f"${name}", item.line)
+        pins = variable_pins({name: expand(value.text, {}) for name, value in given.items()})
+        for name, value in given.items():
+            if is_model_variable(name, pins):
+                self._variable(name, value.text, value.line, pins, Form.RECORD, node)
+
+    def _variable(self, name: str, value: str, line: int, pins: Beside, form: Form, node: Node) -> None:
+        default = "REVISION" if id(node) in self._reading_revision else None
+        text = expand(value.strip(), {})
+        self._add(self._spec(text, tag=takes_tag(name)), line, name, pin_of(name, pins, default), form)
+        gap = unknown_model(name, text, line) if name.isupper() else None
+        self.gaps += [gap] if gap else []
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -209,13 +251,17 @@ class _Finder:
             elif isinstance(value, Scalar) and value.text:
                 tokens += _words(value)
         image = node.text("image") or ""
+        environment = node.get("environment", "env")
+        if reads_revision(image) and environment is not None:
+            self._reading_revision.add(id(environment))
+        listed = isinstance(node.get("args") or node.get("command") or node.get("entrypoint"), Sequence)
         if (
             tokens
             and _SERVER_IMAGE.search(image)
             and tokens[0].text not in {"vllm", "python", "python3", "sh", "bash"}
         ):
             tokens = [Token("vllm", tokens[0].line), Token("serve", tokens[0].line), *tokens]
-        self._tokens(tokens)
+        self._tokens(tokens, Form.WORDS if listed else Form.PLAIN)
         scripts = [token for token in tokens if " " in token.text or "\n" in token.text]
         for token in scripts:  # sh -c "..."
             self._script(token.text, token.line)
@@ -232,41 +278,30 @@ class _Finder:
     def _script(self, text: str, line: int) -> None:
         script = Script(self._names)
         script.run(text, line, whole=False)
-        self.found += script.reading().references
+        reading = script.reading()
+        self.found += reading.references
+        self.gaps += reading.gaps
 
-    def _tokens(self, tokens: list[Token]) -> None:
-        self.found += [reference for reference, _ in references(tokens, self._names)]
+    def _tokens(self, tokens: list[Token], form: Form = Form.WORDS) -> None:
+        self.found += [made for made, _ in references(tokens, self._names, form)]
+        self.gaps += unresolved(tokens)
 
-    def _spec(self, text: str) -> Spec | None:
-        text = expand(text.strip(), {})
-        return self._names.loaded(text)
+    def _spec(self, text: str, *, tag: bool = False) -> Spec | None:
+        return self._names.loaded(expand(text.strip(), {}), tag=tag)
 
-    def _add(self, spec: Spec | None, line: int, via: str, pin: str | None = None) -> None:
-        if spec is None:
-            return
-        revision = spec.revision or pin or None
-        lowered = revision.lower() if revision else None
-        self.found.append(
-            Reference(
-                repo=spec.repo,
-                endpoint=spec.endpoint,
-                revision=lowered if is_sha(lowered) else revision,
-                place=Place(line=line),
-                via=via if spec.form in {None, "@"} else str(spec.form),
-            )
-        )
+    def _add(self, spec: Spec | None, line: int, via: str, pin: Given = NOTHING, form: Form = Form.PLAIN) -> None:
+        if spec is not None:
+            self.found.append(reference(spec, pin, Place(line=line), via, form))
 
 
-def _scalars(node: Mapping) -> dict[str, str]:
+def _scalars(node: Mapping) -> dict[str, tuple[str, str]]:
+    """The values of a mapping; a variable without one has it from elsewhere."""
+    values = {key: value.text for key, _, value in node.entries if isinstance(value, Scalar)}
     return {
-        snake(key): value.text
-        for key, _, value in node.entries
-        if isinstance(value, Scalar) and value.text not in {"", "null", "~", "None"}
+        snake(key): (key, f"${key}" if text in _EMPTY else expand(text, {}))
+        for key, text in values.items()
+        if text not in _EMPTY or key.isupper()
     }
-
-
-def _pin(key: str, beside: dict[str, str]) -> str | None:
-    return next((beside[name] for name in revision_keys(key) if beside.get(name)), None)
 
 
 def _words(value: Scalar) -> list[Token]:
@@ -302,15 +337,3 @@ def _plain_lines(text: str, names: Names) -> Iterator[Reference]:
                 place=Place(line=number),
                 via=found.group(1),
             )
-
-
-def moved(reading: Reading, lines: list[int]) -> Reading:
-    """A reading of text put together from lines of a file, with the file's own line numbers."""
-
-    def line_of(line: int) -> int:
-        return lines[min(max(line, 1), len(lines)) - 1] if lines else 1
-
-    return Reading(
-        references=tuple(replace(item, place=Place(line=line_of(item.place.line))) for item in reading.references),
-        gaps=tuple(replace(gap, line=line_of(gap.line)) if gap.line else gap for gap in reading.gaps),
-    )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from advisories.audit.find.making import NOTHING, Given
 
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
 _SUBJECTS = frozenset(
@@ -119,6 +122,31 @@ _NOT = frozenset(
 _PLAIN = frozenset(
     {"model", "models", "hf", "repo", "pretrained", "base", "id", "name", "path", "llm", "checkpoint"}
 )
+# What else has repos and revisions.
+_ELSEWHERE = frozenset(
+    [
+        "git",
+        "github",
+        "gitlab",
+        "image",
+        "docker",
+        "container",
+        "chart",
+        "helm",
+        "dataset",
+        "data",
+        "space",
+        "code",
+        "source",
+        "src",
+        "app",
+        "package",
+        "registry",
+    ]
+)
+_READS_REVISION = re.compile(r"text-(?:generation|embeddings)-inference")
+Beside: TypeAlias = Mapping[str, tuple[str, str]]
+"""What stands beside a key: by the key in one spelling, the key as written and its value."""
 _REVISIONS = ("revision", "commit", "commit_hash", "commit_sha", "sha", "rev", "ref")
 
 
@@ -130,16 +158,23 @@ def snake(key: str) -> str:
 def is_model_key(key: str) -> bool:
     """Whether what stands under a key is a model's name."""
     name = snake(key)
+    if key == "modelURL":  # of vLLM's production stack: a repo's id
+        return True
     if name in _NOT or not name:
         return False
     if name in _ALONE:
         return True
-    if name.endswith(("_model", "_models", "_llm", "_tokenizer", "_reranker", "_embedder")):
+    if name.endswith(("_hf_repo", "_model", "_models", "_llm", "_tokenizer", "_reranker", "_embedder")):
         return True
     for ending in _ENDINGS:
         if name.endswith(f"_{ending}"):
             return name.removesuffix(f"_{ending}").rpartition("_")[2] in _SUBJECTS
     return False
+
+
+def takes_tag(key: str) -> bool:
+    """Whether a ``:`` in the value chooses files within the repo: the variables of llama.cpp."""
+    return snake(key).startswith("llama_arg_")
 
 
 def is_list_key(key: str) -> bool:
@@ -161,7 +196,36 @@ def revision_keys(key: str) -> Iterable[str]:
         yield from _REVISIONS
 
 
-def variable_pins(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables that may pin a model, in one spelling: those called only ``SHA`` or ``REF`` mean anything."""
-    spelled = {snake(name): value for name, value in variables.items()}
-    return {name: value for name, value in spelled.items() if name not in _REVISIONS or name == "revision"}
+def variable_pins(variables: Mapping[str, str]) -> Beside:
+    """Variables that may pin a model: those called only ``SHA`` or ``REF`` mean anything."""
+    spelled = {snake(name): (name, value) for name, value in variables.items()}
+    return {key: pair for key, pair in spelled.items() if key not in _REVISIONS or key == "revision"}
+
+
+def pin_of(key: str, beside: Beside, default: str | None = None) -> Given:
+    """What pins the model under a key, of what stands beside it; ``default`` is the name that would."""
+    for name in revision_keys(key):
+        if name in beside and beside[name][1]:
+            written, value = beside[name]
+            return Given(value, written)
+    return NOTHING if default is None else Given(name=default)
+
+
+def reads_revision(image: str) -> bool:
+    """Whether what runs in a container image takes its revision from the variable ``REVISION``."""
+    return _READS_REVISION.search(image) is not None
+
+
+def is_model_variable(name: str, beside: Iterable[str]) -> bool:
+    """Whether a variable names a model: by its own name, or as ``X_REPO`` with an ``X_REVISION`` beside it.
+
+    ``beside`` are variables in one spelling (`snake`).
+    """
+    if is_model_key(name):
+        return True
+    spelled = snake(name)
+    for ending in ("_repo", "_repo_id", "_repository"):
+        stem = spelled.removesuffix(ending)
+        if stem != spelled and f"{stem}_revision" in beside:
+            return not _ELSEWHERE & set(stem.split("_"))
+    return False

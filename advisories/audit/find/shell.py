@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from advisories.audit.find import python
-from advisories.audit.find.commands import Token, references
-from advisories.audit.find.settings_keys import is_model_key, revision_keys, variable_pins
-from advisories.audit.model import Place, Reading, Reference, Unreadable, is_sha
+from advisories.audit.find.commands import references, unknown_model, unresolved
+from advisories.audit.find.making import reference
+from advisories.audit.find.settings_keys import is_model_variable, pin_of, takes_tag, variable_pins
+from advisories.audit.find.words import Token
+from advisories.audit.model import Form, Gap, Place, Reading, Reference, Unreadable
 from advisories.audit.names import Names
 
 _MOST_TOKENS = 200_000
@@ -34,6 +36,11 @@ class Script:
     exported: dict[str, Token] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     found: list[Reference] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    default: str | None = None
+    """The variable that the image of a Dockerfile reads a revision from, where that is known."""
+    declares: bool = False
+    """Whether variables are for others to read: one that only the environment knows is then a gap."""
 
     def run(self, text: str, first_line: int = 1, *, whole: bool = True) -> None:
         """Read commands; ``whole`` files have columns."""
@@ -58,9 +65,14 @@ class Script:
                 break
             self.variables[pair.group(1)] = pair.group(2)
         self._code(tokens)
-        for reference, used in references(tokens, self.names):
+        self.keep(tokens)
+
+    def keep(self, tokens: list[Token], form: Form = Form.PLAIN) -> None:
+        """Keep what one command refers to; ``form`` is how its words are written."""
+        for made, used in references(tokens, self.names, form):
             self.used.update(used)
-            self.found.append(reference)
+            self.found.append(made)
+        self.gaps += unresolved(tokens)
 
     def assign(self, name: str, value: str, token: Token) -> None:
         """Remember a variable; one that names a model counts by itself unless a command uses it."""
@@ -84,28 +96,25 @@ class Script:
             return
         for item in reading.references:
             self.found.append(replace(item, place=Place(line=first_line + item.line - 1)))
+        self.gaps += [replace(gap, line=first_line + gap.line - 1) for gap in reading.gaps if gap.line]
 
     def reading(self) -> Reading:
         """All references: of commands, and of variables that no command in the file uses."""
         pins = variable_pins(self.variables)
         listed = list(self.found)
+        gaps = list(self.gaps)
         for name, token in self.exported.items():
-            spec = (
-                self.names.loaded(self.variables[name]) if is_model_key(name) and name not in self.used else None
-            )
+            if name in self.used or not is_model_variable(name, pins):
+                continue
+            value = self.variables[name]
+            spec = self.names.loaded(value, tag=takes_tag(name))
+            if self.declares and (gap := unknown_model(name, value, token.line)) is not None:
+                gaps.append(gap)
             if spec is not None:
-                pin = spec.revision or next((pins[key] for key in revision_keys(name) if pins.get(key)), None)
-                lowered = pin.lower() if pin else None
                 listed.append(
-                    Reference(
-                        repo=spec.repo,
-                        endpoint=spec.endpoint,
-                        revision=lowered if is_sha(lowered) else pin,
-                        place=token.place,
-                        via=name if spec.form in {None, "@"} else str(spec.form),
-                    )
+                    reference(spec, pin_of(name, pins, self.default), token.place, name, Form.ASSIGNMENT)
                 )
-        return Reading(references=tuple(dict.fromkeys(listed)))
+        return Reading(references=tuple(dict.fromkeys(listed)), gaps=tuple(dict.fromkeys(gaps)))
 
 
 def find(text: str, names: Names, *, make: bool = False) -> Reading:

@@ -172,3 +172,74 @@ def test_work_is_bounded() -> None:
     product = "m = ['a', 'b']\nAutoModel.from_pretrained(f'" + "{m[i]}" * 200 + "')\n"
     for source in (chain + "AutoModel.from_pretrained(a59)\n", loop, wide, deep, product):
         find(source, Names())
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("AutoModel.from_pretrained(pick())", [1]),
+        ("AutoModel.from_pretrained(input())", [1]),
+        ("AutoModel.from_pretrained(os.environ['MODEL'])", [1]),
+        ("def f(m):\n  AutoModel.from_pretrained(m)\n  AutoTokenizer.from_pretrained(m)", [2, 3]),
+        ("AutoModel.from_pretrained(f'{owner()}/a')", [1]),
+        ("AutoModel.from_pretrained(*given)", [1]),
+        ("AutoModel.from_pretrained(**given)", [1]),
+        ("AutoModel.from_pretrained('acme/a' if x else pick())", [1]),
+        ("m = 'acme/a' if x else pick()\nAutoModel.from_pretrained(m)", [2]),
+        ("AutoModel.from_pretrained(args.model or 'acme/a')", [1]),
+        ("pipeline('x', model=pick())", [1]),
+        ("pipeline('x', model=model_name)", [1]),
+        # a local path, nothing, a model that is loaded already, what a download gave back
+        ("AutoModel.from_pretrained(Path(x) / 'y')", []),
+        ("AutoModel.from_pretrained(os.path.join(x, 'y'))", []),
+        ("AutoModel.from_pretrained('./x')", []),
+        ("AutoModel.from_pretrained(None)", []),
+        ("AutoModel.from_pretrained(snapshot_download('acme/a'))", []),
+        ("AutoModel.from_pretrained(os.environ.get('M', 'acme/a'))", []),
+        ("pipeline('x', model=model, tokenizer=tokenizer)", []),
+        ("pipeline('x', model=load_model())", []),
+        ("pipeline('x')", []),
+    ],
+)
+def test_calls_whose_model_cannot_be_told_are_gaps_once_each(source: str, lines: list[int]) -> None:
+    reading = find(source, Names())
+    assert [gap.line for gap in reading.gaps] == lines
+    assert {gap.reason for gap in reading.gaps} <= {"unresolved"}
+
+
+@pytest.mark.parametrize(
+    ("source", "pinning"),
+    [
+        ("AutoModel.from_pretrained('acme/a', revision=pick())", "unknown"),
+        ("AutoModel.from_pretrained('acme/a', **kw)", "unknown"),
+        ("def f(**kw):\n  AutoModel.from_pretrained('acme/a', **kw)", "unknown"),
+        ("def f(rev=None):\n  AutoModel.from_pretrained('acme/a', revision=rev)", "unknown"),
+        ("k = {'x': 1}\nk.update(y)\nAutoModel.from_pretrained('acme/a', **k)", "unknown"),
+        ("AutoModel.from_pretrained('acme/a', **{'x': 1, **kw})", "unknown"),
+        ("R = {'x': 'v1', 'y': 'v2'}\nAutoModel.from_pretrained('acme/a', revision=R[z])", "unknown"),
+        ("open(f'hf://acme/a@{pick()}/x')", "unknown"),
+        ("AutoModel.from_pretrained('acme/a')", "floating"),
+        ("AutoModel.from_pretrained('acme/a', revision=None)", "floating"),
+        ("R = None\nAutoModel.from_pretrained('acme/a', revision=R)", "floating"),
+        ("k = {'x': 1}\nAutoModel.from_pretrained('acme/a', **k)", "floating"),
+        ("k = dict(x=1)\nAutoModel.from_pretrained('acme/a', **k)", "floating"),
+        ("def f(rev='main'):\n  AutoModel.from_pretrained('acme/a', revision=rev)", "floating"),
+        (f"AutoModel.from_pretrained('acme/a', revision='{SHA}', **kw)", "pinned"),
+        (f"k = {{}}\nk['revision'] = '{SHA}'\nAutoModel.from_pretrained('acme/a', **k)", "pinned"),
+    ],
+)
+def test_floating_is_said_only_where_it_is_certain(source: str, pinning: str) -> None:
+    (reference,) = find(source, Names()).references
+    assert reference.pinning.value == pinning
+
+
+def test_a_path_beside_a_call_of_the_same_repo_counts_at_its_own_line() -> None:
+    source = """
+        AutoModel.from_pretrained("acme/a")
+        P = "hf://acme/a/x.bin"
+        Q = "hf://acme/a/y.bin"
+        open(Q)
+        BASE = "hf://acme/a"
+        files = [f"{BASE}/1", f"{BASE}/2"]
+    """
+    assert found(source) == [(line, "acme/a", None) for line in (2, 3, 5, 7, 7)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from advisories.audit import report
+from advisories.audit import pins, report
 from advisories.audit.match import audit, hold, is_open
 from advisories.audit.model import Audit, Knowledge, Notation, Place, Reading, Reference
 from advisories.audit.sources import ExportSource, LocalSource, from_documents
@@ -180,7 +180,7 @@ def test_a_pin_is_written_in_its_notation(
     known: Knowledge, notation: Notation, via: str, text: str | None
 ) -> None:
     found = audit(Reading(references=(reference(notation=notation, via=via),)), {REPO.id: known})
-    (pin,) = report.pins(found)
+    (pin,) = pins.pins(found)
     assert pin.write == (text.format(sha(4)) if text else None)
 
 

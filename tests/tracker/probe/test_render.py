@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from storage.model import ProbeOutcome, ProbeResult
+from tests.fuzz.work import at_most
+from tests.tracker.diff.snapshots import snapshot_of
+from tracker.estimate.exact import ESTIMATOR
+from tracker.examine import Examiner
 from tracker.probe.conversations import MATRIX, conversations
 from tracker.probe.render import Prober
 
@@ -121,6 +125,32 @@ def test_limits_cut_off_and_the_next_template_is_tried_all_the_same(template: st
         assert results[-1].after_error in {word, "skipped"}
     with Prober() as prober:
         assert rendered(prober, PLAIN).after == "user: hi\n"
+
+
+FILTERS = 58_000  # some 350,000 characters
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param("{{ x" + "|upper" * FILTERS + " }}", id="too long"),
+        pytest.param("{{ x" + "|upper" * (FILTERS // 3) + " }}", id="too many tokens"),
+        pytest.param("{{ x|upper }}" * (FILTERS // 2), id="many outputs"),
+    ],
+)
+def test_a_template_that_is_not_read_is_not_rendered_either(template: str) -> None:
+    before, after = (
+        snapshot_of({"tokenizer_config.json": json.dumps({"chat_template": text})})
+        for text in (template, f"{template}!")
+    )
+    with Prober() as prober, at_most(2_000_000):
+        seen = Examiner(prober, ESTIMATOR).examine(before, after)
+        assert prober._templates.largest == 0  # no question was sent
+    (results,) = seen.probes.values()
+    assert {result.after_error for result in results} == {"too_large"}
+    assert [
+        finding.change.facts["probes_gap"] for finding in seen.findings if "probes_gap" in finding.change.facts
+    ]
 
 
 def test_the_child_is_restarted_after_its_death(prober: Prober) -> None:

@@ -13,13 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from storage import advisories, changes, estimates, figures, history
 from storage.database import Transaction
 from storage.errors import NotFound
-from storage.model import AdvisoryEvent, Estimate, Finding, RecordedRevision, RepoRef, Severity
+from storage.model import Advisory, AdvisoryEvent, Estimate, Finding, RecordedRevision, RepoRef, Severity
 from tracker.web import charts, cursors, filters
 from tracker.web.access import Reader
 from tracker.web.context import Here
 from tracker.web.filters import OwnerName, RepoName
 from tracker.web.pages import figures as shown
 from tracker.web.pages.render import PageRoute, html
+from tracker.web.pages.returned import closes, closing, fresh_worst
 from tracker.web.paging import page
 from tracker.web.rest import repo_ref
 
@@ -64,7 +65,8 @@ class Row:
     """One revision of the timeline."""
 
     row: RecordedRevision
-    findings: Sequence[Finding]
+    findings: Sequence[tuple[Finding, bool]]  # and whether it puts back what was before
+    worst: Severity | None  # of what is news in it
     hidden: int  # changes beyond those shown
     moved: Sequence[shown.Moved]
     gained: Sequence[str]
@@ -73,9 +75,9 @@ class Row:
     before: str | None  # the revision ahead of it, to compare with
 
     @property
-    def worst(self) -> Severity | None:
-        """The gravest change."""
-        return max((item.severity for item in self.findings), default=None)
+    def back(self) -> bool:
+        """Whether a change that is shown puts something back."""
+        return any(back for _, back in self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +145,18 @@ def _rows(tx: Transaction, repo: RepoRef, found: Sequence[RecordedRevision]) -> 
     costs = estimates.by_revision(tx, repo, {*shas, *before.values()})
     made = changes.by_revision(tx, repo, shas)
     events = advisories.events(tx, repo, shas)
+    closed = closing(tx, events)
     chips = _allotted([len(made[sha]) for sha in shas])
     return [
-        _row(row, made[row.revision.sha], before.get(row.position - 1), costs, events[row.revision.sha], most)
+        _row(
+            row,
+            made[row.revision.sha],
+            before.get(row.position - 1),
+            costs,
+            events[row.revision.sha],
+            closed.get(row.revision.sha, ()),
+            most,
+        )
         for row, most in zip(found, chips, strict=True)
     ]
 
@@ -167,6 +178,7 @@ def _row(
     before: str | None,
     costs: Mapping[str, Estimate],
     events: Sequence[AdvisoryEvent],
+    closed: Sequence[Advisory],
     most: int,
 ) -> Row:
     a, b = costs.get(before or ""), costs.get(row.revision.sha)
@@ -174,7 +186,8 @@ def _row(
     gravest_first = sorted(findings, key=lambda item: -item.severity)
     return Row(
         row=row,
-        findings=gravest_first[:most],
+        findings=[(item, bool(closes(item, closed))) for item in gravest_first[:most]],
+        worst=fresh_worst(gravest_first, closed),
         hidden=max(0, len(findings) - most),
         moved=shown.moved(a, b)[:4],
         gained=gained[:4],

@@ -13,10 +13,11 @@ from advisories.osv import status, summary
 from advisories.rules.registry import by_class
 from storage import advisories, catalog, changes, glance, history, watches
 from storage.database import Transaction
-from storage.model import Advisory, KnownRepo, LandedChange, RepoRef, Severity
+from storage.model import Advisory, KnownRepo, RepoRef, Severity
 from tracker.web.access import Member, Reader, Viewer
 from tracker.web.context import Here
 from tracker.web.pages.render import PageRoute, html
+from tracker.web.pages.returned import Landed, marked
 
 _TODAY = timedelta(hours=24)
 _CHANGES = 40
@@ -34,7 +35,7 @@ class Hits:
     repos: list[KnownRepo]
     commits: list[tuple[RepoRef, str]]
     advisories: list[tuple[Advisory, str]]
-    changes: list[LandedChange]
+    changes: list[Landed]
     classes: list[str]
 
     @property
@@ -54,8 +55,9 @@ def home(web: Here, viewer: Reader, q: Annotated[str, Query(max_length=200)] = "
             return html("search.html", q=q, hits=_search(tx, q, viewer))
         watched = watches.list_all(tx, public_only=hidden)
         newest = advisories.search(tx, min_severity=Severity.LOW, public_only=hidden, limit=_ADVISORIES)
-        today = changes.search(
-            tx, since=now - _TODAY, min_severity=Severity.LOW, public_only=hidden, limit=_CHANGES
+        today = marked(
+            tx,
+            changes.search(tx, since=now - _TODAY, min_severity=Severity.LOW, public_only=hidden, limit=_CHANGES),
         )
         counts = {
             item.repo: item.open_advisories for item in catalog.repos_page(tx, watched=True, public_only=hidden)
@@ -89,6 +91,6 @@ def _search(tx: Transaction, q: str, viewer: Viewer) -> Hits:
         repos=catalog.repos_page(tx, text=q, public_only=hidden, limit=limit),
         commits=catalog.find_commits(tx, sha, public_only=hidden, limit=limit),
         advisories=[(item, summary(item)) for item in found],
-        changes=glance.changes_of_key(tx, q, public_only=hidden, limit=limit),
+        changes=marked(tx, glance.changes_of_key(tx, q, public_only=hidden, limit=limit)),
         classes=[cls for cls in by_class() if q.lower() in cls][:limit],
     )

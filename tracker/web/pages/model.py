@@ -15,7 +15,6 @@ from storage.model import (
     Advisory,
     Estimate,
     KnownRepo,
-    LandedChange,
     Manifest,
     RecordedRevision,
     RepoRef,
@@ -30,6 +29,7 @@ from tracker.web.filters import OwnerName, RepoName
 from tracker.web.pages import card
 from tracker.web.pages import figures as shown
 from tracker.web.pages.render import PageRoute, html
+from tracker.web.pages.returned import Landed, marked
 from tracker.web.rest import repo_ref
 
 NODES = 150  # rows of the structure table on one page
@@ -116,13 +116,13 @@ def model(
         unread = history.head(tx, repo) is None and rev == "main"
         watch = watches.get(tx, repo)
     if unread:
-        return html("unread.html", repo=repo, watch=watch)
+        return html("unread.html", repo=repo, watch=watch, now=web.clock())
     seen = look(web, viewer, owner, name, rev, profile)
     sha = seen.row.revision.sha
     with web.database.snapshot() as tx:
         gaps = history.gaps(tx, repo, sha)
         found = _open_at(tx, seen)
-        latest = changes.search(tx, repo=repo, min_severity=Severity.LOW, limit=_CHANGES)
+        latest = marked(tx, changes.search(tx, repo=repo, min_severity=Severity.LOW, limit=_CHANGES))
         related = _siblings(tx, seen, viewer)
     structure: Sequence[dict[str, Any]] = seen.estimate.body.get("structure") or () if seen.estimate else ()
     return html(
@@ -133,6 +133,7 @@ def model(
         profile=profile,
         rev=None if seen.is_head else sha,
         watch=watch,
+        now=web.clock(),
         gaps=gaps,
         advisories=[(item, summary(item)) for item in found[:_ADVISORIES]],
         more_advisories=max(0, len(found) - _ADVISORIES),
@@ -195,7 +196,7 @@ class Related:
     parameters: int | None
     memory: int | None
     delta: str | None  # its parameters against this one's
-    last: LandedChange | None
+    last: Landed | None
 
 
 def _siblings(tx: Transaction, seen: Seen, viewer: Viewer) -> list[Related]:
@@ -208,7 +209,7 @@ def _siblings(tx: Transaction, seen: Seen, viewer: Viewer) -> list[Related]:
     for item in found:
         theirs = estimates.of(tx, item.repo, item.sha)
         total = shown.part(theirs, "parameters").get("total")
-        last = changes.search(tx, repo=item.repo, min_severity=Severity.LOW, limit=1)
+        last = marked(tx, changes.search(tx, repo=item.repo, min_severity=Severity.LOW, limit=1))
         made.append(
             Related(
                 repo=item.repo,

@@ -6,22 +6,21 @@ does the rest. No page has a script or an inline style, which the Content-Securi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from advisories.text import one_line, visible
-from storage.errors import HubwatchError, NotFound, StorageError, UsageError
 from storage.model import canonical_json
+from tracker.money import usd
+from tracker.spans import write_span
 from tracker.web.pages import figures
-from tracker.web.problems import Refused
 
 LINE = 300  # characters of an upstream text on one line
 _LONGEST_ESCAPE = 5  # characters that one becomes: &#34;
@@ -93,6 +92,8 @@ def _environment() -> Environment:
         "count": figures.count,
         "size": figures.size,
         "gb": figures.gigabytes,
+        "usd": usd,
+        "span": write_span,
     }
     return made
 
@@ -105,59 +106,38 @@ def html(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     return HTMLResponse(TEMPLATES.get_template(template).render(**values), status_code=status)
 
 
-def wants_html(request: Request) -> bool:
-    """Whether the asker is somebody who looks at pages: names HTML among what it accepts."""
-    return "text/html" in request.headers.get("accept", "").lower()
-
-
 class PageRoute(APIRoute):
-    """A route whose refusals are pages for browsers; everybody else gets the usual problem."""
+    """A route whose answer depends on whether a browser asks; its refusals are those of `tracker.web.problems`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap the handler."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            try:
-                answer = await handler(request)
-            except (HubwatchError, RequestValidationError) as error:
-                if not wants_html(request):
-                    raise
-                answer = refusal(error)
+            answer = await handler(request)
             answer.headers.add_vary_header("Accept")
             return answer
 
         return handle
 
 
-def refusal(error: HubwatchError | RequestValidationError) -> HTMLResponse:
-    """A refusal as a page."""
-    if isinstance(error, RequestValidationError):
-        status, told, advice = 422, "the address or what was sent is not valid", ""
-        found = error.errors()
-        if found:
-            told = f"{'.'.join(str(part) for part in found[0]['loc'])[:200]}: {found[0]['msg']}"
-        headers: dict[str, str] = {}
-    else:
-        told, advice = error.message, error.help
-        status, headers = _status(error)
-        if isinstance(error, StorageError) and not isinstance(error, NotFound | UsageError):
-            # where the database is and what its driver says is not for whoever asks
-            told, advice = "the database cannot be used now", "try again; the log says more"
-    page = html("error.html", status=status, told=told, advice=advice)
-    page.headers.update(headers)
+_TITLES = {
+    400: "That cannot be asked for",
+    401: "A token is needed",
+    403: "The token is not good for that",
+    404: "That is not here",
+    405: "That cannot be done here",
+    422: "That is not valid",
+    429: "Asked too often",
+    500: "Something is wrong with hubwatch",
+    502: "The Hub did not answer",
+    503: "Not now",
+}
+
+
+def refused(status: int, told: str, advice: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:
+    """A page that says why there is no other."""
+    title = _TITLES.get(status, "That is not possible")
+    page = html("error.html", status, number=status, title=title, told=told, advice=advice)
+    page.headers.update(headers or {})
     return page
-
-
-def _status(error: HubwatchError) -> tuple[int, dict[str, str]]:
-    match error:
-        case Refused():
-            return error.status, dict(error.headers)
-        case NotFound():
-            return 404, {}
-        case UsageError():
-            return 400, {}
-        case StorageError():
-            return 503, {}
-        case _:
-            return 502, {}

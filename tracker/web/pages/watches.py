@@ -93,6 +93,7 @@ def _page(web: Web, viewer: Viewer, *, start: int = 0, done: tuple[str, str | No
         told = _subscriptions(tx) if viewer.token else []
     return html(
         "watches.html",
+        now=web.clock(),
         watched=watched[start : start + _SHOWN],
         total=len(watched),
         next_start=start + _SHOWN if start + _SHOWN < len(watched) else None,
