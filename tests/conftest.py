@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.support.databases import *  # noqa: F403 - fixtures
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command that was run in this process says what is logged, for every test that comes after it."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

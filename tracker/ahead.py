@@ -34,7 +34,9 @@ FETCHERS = 4
 MAX_REVISIONS = 8
 """Revisions that are read beyond the one that was asked for last."""
 MAX_BYTES = 16 << 20
-"""What is fetched and not asked for yet takes up to so much, beside one answer of any size."""
+"""What is fetched and not asked for yet takes at most so much."""
+MAX_FILE = 8 << 20
+"""A larger file is not fetched ahead: a tokenizer would wait in memory while the one before is examined."""
 _HEADER_BYTES = 256 << 10
 """What the header of a weight file is taken to need before it is known."""
 _OF_THE_FILE = (FileGone, TooLarge, Corrupt)
@@ -198,7 +200,7 @@ class ReadAhead:
     def _claim_absent(self, revision: str, manifest: Manifest) -> None:
         absent = self._absent(manifest)
         for entry in absent.contents:
-            if not self._history.at_hand(entry):
+            if entry.size <= MAX_FILE and not self._history.at_hand(entry):
                 fetch = partial(self._history.content, self._repo, revision, entry)
                 self._claim(entry.content_key, revision, entry.size, fetch)
         for entry in absent.headers:
@@ -209,7 +211,7 @@ class ReadAhead:
     def _claim(self, key: str, revision: str, size: int, fetch: Callable[[], bytes]) -> None:
         """Fetch this unless somebody did, once there is room for it."""
         with self._changed:
-            self._changed.wait_for(lambda: self._over or not self._bytes or self._bytes + size <= MAX_BYTES)
+            self._changed.wait_for(lambda: self._over or self._bytes + size <= MAX_BYTES)
             if self._over or key in self._claims:
                 return
             answer = self._pool.submit(copy_context().run, fetch)

@@ -24,8 +24,8 @@ from tracker.hub.budget import asking_as
 from tracker.hub.errors import AccessDenied, BudgetSpent, RateLimited
 from tracker.hub.interface import Upstream
 from tracker.intervals import Intervals
-from tracker.leases import is_dead, new_holder
 from tracker.landings import OnLanded
+from tracker.leases import is_dead, new_holder
 from tracker.pipeline import Pipeline, source_of
 from tracker.slow import SlowReads
 from tracker.states import StateKeeper

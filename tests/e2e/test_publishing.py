@@ -93,7 +93,7 @@ def test_sending_without_a_daemon(hub: LoopbackHub, hubwatch: Hubwatch, receiver
     assert refused.code == 1
     assert "0 sent, 1 not taken, 0 events not due yet" in refused.out
     (pending,) = hubwatch.json("subscribe", "log")["deliveries"]
-    assert pending["next_at"][:19] in hubwatch("subscribe", "log").out
+    assert pending["next_at"][:19] in hubwatch("subscribe", "log", COLUMNS="200").out
     between = hubwatch.json(
         "subscribe", "send"
     )  # its time has not come: it is not tried, and not said to have failed

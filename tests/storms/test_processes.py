@@ -149,12 +149,15 @@ def test_commands_in_a_storm(hub: LoopbackHub, calm: Calm, tmp_path: Path, sqlit
     made = installed(hub, tmp_path, sqlite_url)
     chance = random.Random(5)  # noqa: S311
     try:
-        hub.faults.add(faults.server_error(503), when=matching(path="*/commits/*"), times=1)
-        hub.faults.add(faults.reset(), when=matching(kind="resolve"), skip=3, times=1)
-        hub.faults.add(faults.lose(chance), when=matching(path="*/tree/*"), skip=1, times=1)
-        for _ in range(3):
-            told = made.poll(HUBWATCH_HUB_GIT="off")
-            assert told.code == 1
+        # what is asked while another revision is examined may meet its fault in the same check as that one
+        for action, when in (
+            (faults.server_error(503), matching(path="*/commits/*")),
+            (faults.reset(), matching(kind="resolve")),
+            (faults.lose(chance), matching(path="*/tree/*")),
+        ):
+            fault = hub.faults.add(action, when=when, times=1)
+            assert made.poll(HUBWATCH_HUB_GIT="off").code == 1
+            assert fault.done == 1
     finally:
         hub.faults.clear()
     assert_sound(hub, made, calm)
@@ -185,7 +188,7 @@ def test_a_database_that_goes_away_and_comes_back(
     try:
         cut = hub.faults.add(cut_it, when=matching(path="*/resolve/*"))
         made.poll()  # every connection is lost again and again; whatever became of it, it ended by itself
-        assert cut.done > 2
+        assert cut.done > 1
         hub.faults.clear()
         stopped = hub.faults.add(stop_it, when=matching(path="/api/models/*"), times=1)
         assert made.poll().code == 1

@@ -11,7 +11,7 @@ import pytest
 
 from storage.model import FileEntry, Manifest, RepoRef
 from tests.support.models import weights
-from tracker.ahead import MAX_BYTES, MAX_REVISIONS, ReadAhead
+from tracker.ahead import MAX_BYTES, MAX_FILE, MAX_REVISIONS, ReadAhead
 from tracker.demo.faults import corrupt, delay, rate_limited, server_error
 from tracker.demo.files import LfsFile
 from tracker.demo.hub import LoopbackHub
@@ -121,6 +121,16 @@ def test_it_holds_few_bytes_that_nobody_asked_for(hub: LoopbackHub) -> None:
     assert sum(len(data) for _, data in files.unclaimed()) <= MAX_BYTES
 
 
+def test_a_large_file_is_left_to_who_asks_for_it(hub: LoopbackHub) -> None:
+    large = LfsFile(bytes(MAX_FILE + 1))
+    sha = hub.create("acme/tiny").commit({"tokenizer.json": large, "config.json": "{}"})
+    with ahead(hub, [sha]) as (files, _):
+        entry = files.manifest(REPO, sha).files["tokenizer.json"]
+        wait(lambda: any(record.path.endswith("config.json") for record in list(hub.requests)))
+        assert not any(record.path.endswith("tokenizer.json") for record in hub.requests)
+        assert files.content(REPO, sha, entry) == bytes(MAX_FILE + 1)
+
+
 def test_what_was_fetched_for_nothing_is_told(hub: LoopbackHub) -> None:
     shas = commits(hub, 3)
     held: dict[str, bytes] = {}
@@ -162,9 +172,13 @@ def test_a_pause_that_the_hub_asks_for_is_kept_by_all(hub: LoopbackHub) -> None:
     shas = commits(hub, 8)
     hub.faults.add(rate_limited(50), when=matching(path=f"*/tree/{shas[3]}"))
     held: dict[str, bytes] = {}
-    with ahead(hub, shas) as (files, _), pytest.raises(RateLimited):
+
+    def read_all(files: ReadAhead) -> None:
         for sha in shas:
             read(files, sha, held)
+
+    with ahead(hub, shas) as (files, _), pytest.raises(RateLimited):
+        read_all(files)
     assert [record.status for record in hub.requests].count(429) == 1
     assert not [record for record in hub.requests if any(sha in record.path for sha in shas[4:])]
 

@@ -24,6 +24,7 @@ from tracker.demo.hub import LoopbackHub
 from tracker.demo.repos import Content
 from tracker.housekeeping import prune
 from tracker.reassess import Outcome, Reassessor
+from tracker.snapshot.build import Parser
 
 REPO = RepoRef.parse("acme/tiny")
 STEPS: list[dict[str, Content]] = [
@@ -235,7 +236,7 @@ def test_a_rewritten_history_is_left_but_for_its_estimates(hub: LoopbackHub, at:
 
 def test_contents_that_are_not_kept_are_read_again_only_when_asked(at: Site) -> None:
     assert prune(at.database, now=at.time, keep=timedelta(0)).contents.count == 1
-    at.services.loader.parser._kept.clear()
+    at.services.loader.parser = Parser()
     before = everything(at)
     outcome = reassess(at)
     assert outcome.status == "not_kept"
