@@ -18,7 +18,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import structlog
 
@@ -26,11 +26,13 @@ from storage.errors import StorageError
 from storage.model import FileEntry, Manifest, RepoRef
 from tracker.hub.errors import Corrupt, FileGone, HubError, TooLarge
 from tracker.hub.interface import Files
+from tracker.hub.readers import Submit
 from tracker.snapshot.build import Wanted, header_key
 from tracker.snapshot.kinds import header_limit
 
+T = TypeVar("T")
 FETCHERS = 4
-"""Requests of one history that are on their way at once, beside the one for a tree."""
+"""Requests of one history that are on their way at once, beside the one that is waited for."""
 MAX_REVISIONS = 8
 """Revisions that are read beyond the one that was asked for last."""
 MAX_BYTES = 16 << 20
@@ -47,6 +49,10 @@ log = structlog.get_logger("hubwatch.ahead")
 
 class History(Files, Protocol):
     """What is read: files of one history, asked for by several threads."""
+
+    def coming(self, repo: RepoRef, revisions: Sequence[str], submit: Submit) -> None:
+        """Learn which trees are asked for next, and ask for them by ``submit``."""
+        ...
 
     def at_hand(self, entry: FileEntry) -> bool:
         """Whether the content of a file takes no request."""
@@ -77,6 +83,7 @@ class ReadAhead:
         self, history: History, repo: RepoRef, revisions: Sequence[str], absent: Callable[[Manifest], Wanted]
     ) -> None:
         self._history, self._repo, self._absent = history, repo, absent
+        self._revisions = list(revisions)
         self._numbers = {sha: number for number, sha in enumerate(revisions)}
         self._asked = 0
         self._trees: dict[str, Future[Manifest]] = {sha: Future() for sha in revisions}
@@ -177,9 +184,11 @@ class ReadAhead:
                 if not self._may_read(self._numbers[revision]):
                     return
                 try:
+                    self._history.coming(self._repo, self._next(revision), self._submit)
                     manifest = self._history.manifest(self._repo, revision)
                 except Exception as error:  # noqa: BLE001 - it is for whoever asks for this tree
                     tree.set_exception(error)
+                    self._stop()
                     return
                 tree.set_result(manifest)
                 fresh = {path: file for path, file in manifest.files.items() if known.get(path) != file}
@@ -188,7 +197,6 @@ class ReadAhead:
         except StorageError as error:
             log.info("not reading ahead", error=error.message)  # whoever asks meets it, too
         finally:
-            self._stop()
             for tree in self._trees.values():
                 tree.cancel()
 
@@ -196,6 +204,14 @@ class ReadAhead:
         with self._changed:
             self._changed.wait_for(lambda: self._over or number <= self._asked + MAX_REVISIONS)
             return not self._over
+
+    def _next(self, revision: str) -> list[str]:
+        """A revision and those after it whose trees may be asked for beside its own."""
+        number = self._numbers[revision]
+        return self._revisions[number : min(number + FETCHERS, self._asked + MAX_REVISIONS + 1)]
+
+    def _submit(self, ask: Callable[[], T]) -> Future[T]:
+        return self._pool.submit(copy_context().run, ask)
 
     def _claim_absent(self, revision: str, manifest: Manifest) -> None:
         absent = self._absent(manifest)
@@ -214,7 +230,7 @@ class ReadAhead:
             self._changed.wait_for(lambda: self._over or self._bytes + size <= MAX_BYTES)
             if self._over or key in self._claims:
                 return
-            answer = self._pool.submit(copy_context().run, fetch)
+            answer = self._submit(fetch)
             self._claims[key] = _Claim(revision, size, answer)
             self._bytes += size
         answer.add_done_callback(self._answered)

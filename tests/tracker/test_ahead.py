@@ -11,7 +11,7 @@ import pytest
 
 from storage.model import FileEntry, Manifest, RepoRef
 from tests.support.models import weights
-from tracker.ahead import MAX_BYTES, MAX_FILE, MAX_REVISIONS, ReadAhead
+from tracker.ahead import FETCHERS, MAX_BYTES, MAX_FILE, MAX_REVISIONS, ReadAhead
 from tracker.demo.faults import corrupt, delay, rate_limited, server_error
 from tracker.demo.files import LfsFile
 from tracker.demo.hub import LoopbackHub
@@ -108,7 +108,7 @@ def test_it_stays_a_few_revisions_ahead(hub: LoopbackHub) -> None:
     with ahead(hub, shas) as (files, _):
         read(files, shas[0], {})
         wait(lambda: len(trees(hub)) > MAX_REVISIONS)
-    assert trees(hub) == shas[: MAX_REVISIONS + 1]
+    assert sorted(trees(hub)) == sorted(shas[: MAX_REVISIONS + 1])
 
 
 def test_it_holds_few_bytes_that_nobody_asked_for(hub: LoopbackHub) -> None:
@@ -117,7 +117,7 @@ def test_it_holds_few_bytes_that_nobody_asked_for(hub: LoopbackHub) -> None:
     shas = [repo.commit({"tokenizer.json": LfsFile(b"%8d" % number + bytes(size))}) for number in range(6)]
     with ahead(hub, shas) as (files, _):
         files.manifest(REPO, shas[0])
-        wait(lambda: len(trees(hub)) == 4)
+        wait(lambda: len(trees(hub)) >= 4)
     assert sum(len(data) for _, data in files.unclaimed()) <= MAX_BYTES
 
 
@@ -157,7 +157,7 @@ def test_what_is_held_already_is_not_asked_for(hub: LoopbackHub) -> None:
 
 
 def test_an_error_is_raised_at_its_own_revision_and_ends_the_asking(hub: LoopbackHub) -> None:
-    shas = commits(hub, 8)
+    shas = commits(hub, 12)
     hub.faults.add(server_error(), when=matching(path=f"*/tree/{shas[3]}"))
     held: dict[str, bytes] = {}
     with ahead(hub, shas) as (files, _):
@@ -165,11 +165,11 @@ def test_an_error_is_raised_at_its_own_revision_and_ends_the_asking(hub: Loopbac
             read(files, sha, held)
         with pytest.raises(UpstreamFault):
             files.manifest(REPO, shas[3])
-    assert not [record for record in hub.requests if any(sha in record.path for sha in shas[4:])]
+    assert not [record for record in hub.requests if any(sha in record.path for sha in shas[3 + FETCHERS :])]
 
 
 def test_a_pause_that_the_hub_asks_for_is_kept_by_all(hub: LoopbackHub) -> None:
-    shas = commits(hub, 8)
+    shas = commits(hub, 12)
     hub.faults.add(rate_limited(50), when=matching(path=f"*/tree/{shas[3]}"))
     held: dict[str, bytes] = {}
 
@@ -180,7 +180,7 @@ def test_a_pause_that_the_hub_asks_for_is_kept_by_all(hub: LoopbackHub) -> None:
     with ahead(hub, shas) as (files, _), pytest.raises(RateLimited):
         read_all(files)
     assert [record.status for record in hub.requests].count(429) == 1
-    assert not [record for record in hub.requests if any(sha in record.path for sha in shas[4:])]
+    assert not [record for record in hub.requests if any(sha in record.path for sha in shas[3 + FETCHERS :])]
 
 
 def test_a_file_s_own_error_ends_nothing(hub: LoopbackHub) -> None:

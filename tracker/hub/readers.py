@@ -12,10 +12,12 @@ any point; where the API fails, git is tried. Weight headers and LFS content alw
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import structlog
 
@@ -31,6 +33,7 @@ GIT_FROM = 20
 
 Known = Callable[[str], bool]
 Base = Callable[[], Manifest | None]
+Submit = Callable[[Callable[[], Manifest]], Future[Manifest]]
 
 log = structlog.get_logger("hubwatch.history")
 
@@ -61,6 +64,8 @@ class Reading:
     _open_git: Callable[[], GitHistory] | None = None
     _last: Manifest | None = None
     """The tree told last: at first that of the revision before the new ones."""
+    _coming: dict[str, Future[Manifest]] = field(default_factory=dict)
+    """Trees that the API was asked for already, by revision."""
     _turn: threading.RLock = field(default_factory=threading.RLock)
     """Held while git is asked, which answers one thread at a time."""
 
@@ -98,8 +103,19 @@ class Reading:
                     self._leave_git(error)
                     raise fault from None
 
+    def coming(self, repo: RepoRef, revisions: Sequence[str], submit: Submit) -> None:
+        """Have the trees that `manifest` will be asked for next asked for at once, where each takes a request."""
+        if self._git is None:
+            for revision in revisions:
+                if revision not in self._coming:
+                    self._coming[revision] = submit(partial(self.client.manifest, repo, revision))
+
     def _by_api(self, repo: RepoRef, revision: str) -> Manifest:
-        manifest = self.client.manifest(repo, revision)
+        coming = self._coming.pop(revision, None)
+        try:
+            manifest = self.client.manifest(repo, revision) if coming is None else coming.result()
+        except CancelledError:
+            manifest = self.client.manifest(repo, revision)
         if self._last is None or not self._last.files.keys() <= manifest.files.keys():
             self.client.confirm(repo, revision, manifest)
         return manifest
