@@ -186,6 +186,8 @@ class ReadAhead:
                 try:
                     self._history.coming(self._repo, self._next(revision), self._submit)
                     manifest = self._history.manifest(self._repo, revision)
+                except CancelledError:
+                    return  # closed meanwhile
                 except Exception as error:  # noqa: BLE001 - it is for whoever asks for this tree
                     tree.set_exception(error)
                     self._stop()

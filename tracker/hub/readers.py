@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -112,10 +112,7 @@ class Reading:
 
     def _by_api(self, repo: RepoRef, revision: str) -> Manifest:
         coming = self._coming.pop(revision, None)
-        try:
-            manifest = self.client.manifest(repo, revision) if coming is None else coming.result()
-        except CancelledError:
-            manifest = self.client.manifest(repo, revision)
+        manifest = self.client.manifest(repo, revision) if coming is None else coming.result()
         if self._last is None or not self._last.files.keys() <= manifest.files.keys():
             self.client.confirm(repo, revision, manifest)
         return manifest
