@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from urllib.parse import quote, urlsplit
 
@@ -42,6 +42,8 @@ from tracker.hub.wire import REDIRECTS, Wire, joined, utc_now
 EXPANDED = ("sha", "lastModified", "createdAt", "disabled", "gated", "private", "downloads")
 PEEKED = ".gitattributes"
 """The file that is asked for only to learn the commit: nearly every repo has it, and nobody counts it."""
+WARY = timedelta(hours=1)
+"""How long no tree is taken at its word after one was found to leave out files."""
 LISTING_PAGE = 1_000
 MAX_LISTED = 100_000
 MAX_COUNT = 10**15
@@ -86,6 +88,8 @@ class HubClient(Upstream, Listing):
             clock=clock,
             gate=gate,
         )
+        self._clock = clock
+        self._left_out_at: datetime | None = None
 
     def __repr__(self) -> str:
         """The endpoint; whether there is a token, never which."""
@@ -110,6 +114,11 @@ class HubClient(Upstream, Listing):
     def paused_until(self) -> datetime | None:
         """When the pause ends that the last 429 asked for; until then calls raise `RateLimited` unsent."""
         return self._wire.paused_until
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether a tree was found lately to leave out files, so that none is to be taken at its word."""
+        return self._left_out_at is not None and self._clock() - self._left_out_at < WARY
 
     def resume(self) -> None:
         """Forget pauses and spent windows, for instance because another node has seen the Hub answer."""
@@ -184,6 +193,7 @@ class HubClient(Upstream, Listing):
             return  # the tree was told, its info is not: there is nothing to hold it against
         left_out = named - manifest.files.keys()
         if left_out:
+            self._left_out_at = self._clock()
             raise UpstreamFault(
                 f"{repo.id}: the tree of {revision[:12]} leaves out {plain(min(left_out))}", help=FAULT_HELP
             )

@@ -48,6 +48,7 @@ class _Question:
     since: datetime | None
     only_head: bool
     base: Base
+    wary: bool
 
 
 @dataclass(slots=True)
@@ -66,6 +67,8 @@ class Reading:
     """The tree told last: at first that of the revision before the new ones."""
     _coming: dict[str, Future[Manifest]] = field(default_factory=dict)
     """Trees that the API was asked for already, by revision."""
+    _wary: bool = False
+    """Whether every tree of the API is held against a second answer."""
     _turn: threading.RLock = field(default_factory=threading.RLock)
     """Held while git is asked, which answers one thread at a time."""
 
@@ -78,7 +81,8 @@ class Reading:
         """See `Upstream.manifest`.
 
         A tree of the API that lacks files of the one before, or has none before it, is held against a second
-        answer: a list that lost some entries is still a list, and no removal is to come of it.
+        answer: a list that lost some entries is still a list, and no removal is to come of it. So is every tree
+        after something went wrong: it may lack what its commit has added.
         """
         self._last = self._told(repo, revision)
         return self._last
@@ -113,7 +117,8 @@ class Reading:
     def _by_api(self, repo: RepoRef, revision: str) -> Manifest:
         coming = self._coming.pop(revision, None)
         manifest = self.client.manifest(repo, revision) if coming is None else coming.result()
-        if self._last is None or not self._last.files.keys() <= manifest.files.keys():
+        wary = self._wary or self.client.is_wary
+        if wary or self._last is None or not self._last.files.keys() <= manifest.files.keys():
             self.client.confirm(repo, revision, manifest)
         return manifest
 
@@ -183,12 +188,16 @@ class Histories:
         since: datetime | None = None,
         only_head: bool = False,
         base: Base = lambda: None,
+        wary: bool = False,
     ) -> Iterator[Reading]:
         """Walk from ``head`` to what is known (see `Upstream.walk`) by the better reader, and keep it open.
 
-        ``base`` gives a manifest that is known, whose files git need not bring again.
+        ``base`` gives a manifest that is known, whose files git need not bring again. ``wary`` takes no tree of
+        the API at its word: a request more for each.
         """
-        asked = _Question(repo=repo, head=head, known=known, since=since, only_head=only_head, base=base)
+        asked = _Question(
+            repo=repo, head=head, known=known, since=since, only_head=only_head, base=base, wary=wary
+        )
         with ExitStack() as stack:
             yield self._begin(asked, stack)
 
@@ -234,6 +243,7 @@ class Histories:
             self.client,
             _open_git=None if tried else lambda: self._opened(asked, stack),
             _last=asked.base() if walk.met is not None else None,
+            _wary=asked.wary,
         )
 
     def _by_git(self, asked: _Question, stack: ExitStack, recent: Recent | None) -> Reading:
@@ -246,7 +256,7 @@ class Histories:
             only_head=asked.only_head,
             listed=recent.revisions if recent else (),
         )
-        return Reading(walk, self.client, git)
+        return Reading(walk, self.client, git, _wary=asked.wary)
 
     def _git_instead(self, asked: _Question, stack: ExitStack, fault: UpstreamFault | Unreachable) -> Reading:
         """Git, where the list of commits failed. Raises the API's error when git cannot tell either."""

@@ -300,3 +300,55 @@ def test_a_slow_api_is_no_reason_to_fail(hub: LoopbackHub, connect: Connect) -> 
             assert [item.sha for item in reading.walk.revisions] == shas
     except HubError as error:
         pytest.fail(f"not read: {error}")
+
+
+# --- trees that leave something out ------------------------------------------------------------------
+
+
+def without(path: str) -> Any:
+    return edit_json(lambda rows: [row for row in rows if row["path"] != path])
+
+
+def test_after_a_partial_tree_none_is_taken_at_its_word(hub: LoopbackHub, connect: Connect) -> None:
+    repo = hub.create("acme/tiny")
+    shas = [repo.commit({name: "{}"}) for name in ("config.json", "a.json", "b.json")]
+    histories = Histories(connect(hub))
+    questions = {"head": shas[-1], "known": shas[:1].__contains__, "base": lambda: client.manifest(REPO, shas[0])}
+    client = connect(hub)
+
+    def trees() -> list[set[str]]:
+        with histories.history(REPO, **questions) as reading:
+            return [set(reading.manifest(REPO, item.sha).files) for item in reading.walk.revisions]
+
+    complete = [{"config.json", "a.json"}, {"config.json", "a.json", "b.json"}]
+    hub.requests.clear()
+    assert trees() == complete
+    assert hub.counts() == {"api": 4}  # commits, the base, two trees
+    fault = hub.faults.add(without("config.json"), when=matching(path=f"*/tree/{shas[1]}"))
+    with pytest.raises(UpstreamFault, match=r"leaves out config\.json"):
+        trees()
+    hub.faults.clear()
+    assert fault.done == 1
+    # what a commit adds is told by its tree alone: the same loss would have been believed before
+    hub.faults.add(without("b.json"), when=matching(path=f"*/tree/{shas[2]}"))
+    with pytest.raises(UpstreamFault, match=r"leaves out b\.json"):
+        trees()
+    hub.faults.clear()
+    assert trees() == complete
+
+
+def test_who_failed_before_can_ask_for_a_second_answer(hub: LoopbackHub, connect: Connect) -> None:
+    repo = hub.create("acme/tiny")
+    shas = [repo.commit({name: "{}"}) for name in ("config.json", "a.json")]
+    hub.faults.add(without("a.json"), when=matching(path=f"*/tree/{shas[1]}"))
+    base = connect(hub).manifest(REPO, shas[0])
+    histories = Histories(connect(hub))
+
+    def files(*, wary: bool) -> set[str]:
+        known = shas[:1].__contains__
+        with histories.history(REPO, head=shas[1], known=known, base=lambda: base, wary=wary) as reading:
+            return set(reading.manifest(REPO, shas[1]).files)
+
+    assert files(wary=False) == {"config.json"}
+    with pytest.raises(UpstreamFault, match=r"leaves out a\.json"):
+        files(wary=True)
