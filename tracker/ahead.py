@@ -35,9 +35,9 @@ FETCHERS = 4
 """Requests of one history that are on their way at once, beside the one that is waited for."""
 MAX_REVISIONS = 8
 """Revisions that are read beyond the one that was asked for last."""
-MAX_BYTES = 16 << 20
+MAX_BYTES = 8 << 20
 """What is fetched and not asked for yet takes at most so much."""
-MAX_FILE = 8 << 20
+MAX_FILE = 4 << 20
 """A larger file is not fetched ahead: a tokenizer would wait in memory while the one before is examined."""
 _HEADER_BYTES = 256 << 10
 """What the header of a weight file is taken to need before it is known."""

@@ -129,6 +129,7 @@ class Pipeline:
                 landings.add(self._landing(watch, state, seen, horizon=horizon, backfill=number < backfilled))
                 chain.add(revision.sha, revision.author, after.manifest.digest)
                 before, estimate = after, seen.estimate
+                del seen  # it holds the revision before, whose tokenizer may be large
         return landings.written
 
     @contextmanager
