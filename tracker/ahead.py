@@ -227,10 +227,15 @@ class ReadAhead:
             self._claim(header_key(entry), revision, min(entry.size, _HEADER_BYTES), fetch)
 
     def _claim(self, key: str, revision: str, size: int, fetch: Callable[[], bytes]) -> None:
-        """Fetch this unless somebody did, once there is room for it."""
+        """Fetch this unless somebody did, once there is room for it; not for who has gone on without it."""
+        number = self._numbers[revision]
+
+        def settled() -> bool:
+            return self._over or number < self._asked or self._bytes + size <= MAX_BYTES
+
         with self._changed:
-            self._changed.wait_for(lambda: self._over or self._bytes + size <= MAX_BYTES)
-            if self._over or key in self._claims:
+            self._changed.wait_for(settled)
+            if self._over or number < self._asked or key in self._claims:
                 return
             answer = self._submit(fetch)
             self._claims[key] = _Claim(revision, size, answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic, sleep
 
 import pytest
@@ -129,6 +130,21 @@ def test_a_large_file_is_left_to_who_asks_for_it(hub: LoopbackHub) -> None:
         wait(lambda: any(record.path.endswith("config.json") for record in list(hub.requests)))
         assert not any(record.path.endswith("tokenizer.json") for record in hub.requests)
         assert files.content(REPO, sha, entry) == bytes(MAX_FILE + 1)
+
+
+def test_who_needs_nothing_of_it_is_never_kept_waiting(hub: LoopbackHub) -> None:
+    # another process may have read all of it meanwhile: more than there is room for, and nobody takes it
+    many = {f"model-{number:05d}.safetensors": weights(salt=str(number)) for number in range(3 * MAX_BYTES >> 18)}
+    repo = hub.create("acme/tiny")
+    shas = [repo.commit(many), repo.commit({"README.md": "a"}), repo.commit({"README.md": "b"})]
+
+    def plenty(manifest: Manifest) -> Wanted:
+        large = tuple(replace(entry, size=1 << 30) for entry in wanted(manifest).headers)
+        return Wanted(headers=large)
+
+    with ahead(hub, shas, plenty) as (files, _):
+        for sha in shas:
+            assert len(files.manifest(REPO, sha).files) >= len(many)
 
 
 def test_what_was_fetched_for_nothing_is_told(hub: LoopbackHub) -> None:

@@ -65,12 +65,21 @@ class Reading:
     _open_git: Callable[[], GitHistory] | None = None
     _last: Manifest | None = None
     """The tree told last: at first that of the revision before the new ones."""
+    _last_revision: str | None = None
+    """Which one that is; None stands for the one before the new ones."""
+    _before: dict[str, str | None] = field(init=False)
+    """The revision before each."""
     _coming: dict[str, Future[Manifest]] = field(default_factory=dict)
     """Trees that the API was asked for already, by revision."""
     _wary: bool = False
     """Whether every tree of the API is held against a second answer."""
     _turn: threading.RLock = field(default_factory=threading.RLock)
     """Held while git is asked, which answers one thread at a time."""
+
+    def __post_init__(self) -> None:
+        """Note the order of the revisions."""
+        shas = [revision.sha for revision in self.walk.revisions]
+        self._before = dict(zip(shas, [None, *shas], strict=False))
 
     @property
     def name(self) -> str:
@@ -84,7 +93,10 @@ class Reading:
         answer: a list that lost some entries is still a list, and no removal is to come of it. So is every tree
         after something went wrong: it may lack what its commit has added.
         """
+        if self._before.get(revision, revision) != self._last_revision:
+            self._last = None  # nothing is known of what it follows
         self._last = self._told(repo, revision)
+        self._last_revision = revision
         return self._last
 
     def _told(self, repo: RepoRef, revision: str) -> Manifest:
