@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +39,8 @@ MAX_BYTES = 8 << 20
 """What is fetched and not asked for yet takes at most so much."""
 MAX_FILE = 4 << 20
 """A larger file is not fetched ahead: a tokenizer would wait in memory while the one before is examined."""
+SOON_S = 0.1
+"""An answer that takes longer is waited for."""
 _HEADER_BYTES = 256 << 10
 """What the header of a weight file is taken to need before it is known."""
 _OF_THE_FILE = (FileGone, TooLarge, Corrupt)
@@ -76,13 +78,19 @@ class ReadAhead:
         repo: The name to ask by.
         revisions: The commits that will be asked for, in order.
         absent: What of a tree is not held yet.
+        waiting: Called by who asks, where the answer lets wait: whatever else is to be done can be done first.
 
     """
 
     def __init__(
-        self, history: History, repo: RepoRef, revisions: Sequence[str], absent: Callable[[Manifest], Wanted]
+        self,
+        history: History,
+        repo: RepoRef,
+        revisions: Sequence[str],
+        absent: Callable[[Manifest], Wanted],
+        waiting: Callable[[], None] = lambda: None,
     ) -> None:
-        self._history, self._repo, self._absent = history, repo, absent
+        self._history, self._repo, self._absent, self._waiting = history, repo, absent, waiting
         self._revisions = list(revisions)
         self._numbers = {sha: number for number, sha in enumerate(revisions)}
         self._asked = 0
@@ -127,22 +135,33 @@ class ReadAhead:
             passed = [key for key, claim in self._claims.items() if claim and self._is_before(claim, revision)]
         self._release(*passed)
         try:
-            return tree.result()
+            return self._result(tree)
         except CancelledError:
+            self._waiting()
             return self._history.manifest(repo, revision)
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`."""
-        return self._take(entry.content_key, revision, lambda: self._history.content(repo, revision, entry))
+
+        def ask() -> bytes:
+            if not self._history.at_hand(entry):
+                self._waiting()
+            return self._history.content(repo, revision, entry)
+
+        return self._take(entry.content_key, revision, ask)
 
     def header(self, repo: RepoRef, revision: str, entry: FileEntry, *, limit: int) -> bytes:
         """See `Upstream.header`."""
-        return self._take(
-            header_key(entry), revision, lambda: self._history.header(repo, revision, entry, limit=limit)
-        )
+
+        def ask() -> bytes:
+            self._waiting()
+            return self._history.header(repo, revision, entry, limit=limit)
+
+        return self._take(header_key(entry), revision, ask)
 
     def part(self, repo: RepoRef, revision: str, entry: FileEntry, *, start: int, stop: int) -> bytes:
         """See `Upstream.part`. Never read ahead: which part is next depends on the one before."""
+        self._waiting()
         return self._history.part(repo, revision, entry, start=start, stop=stop)
 
     def _take(self, key: str, revision: str, ask: Callable[[], bytes]) -> bytes:
@@ -152,7 +171,7 @@ class ReadAhead:
         if claim is None:
             return ask()
         try:
-            return claim.answer.result()
+            return self._result(claim.answer)
         except CancelledError:
             return ask()
         except HubError:
@@ -161,6 +180,11 @@ class ReadAhead:
             return ask()
         finally:
             self._release(key)
+
+    def _result(self, future: Future[T]) -> T:
+        if not wait([future], timeout=SOON_S).done:
+            self._waiting()
+        return future.result()
 
     def _is_before(self, claim: _Claim, revision: str) -> bool:
         return self._numbers[claim.revision] < self._numbers[revision]

@@ -18,7 +18,7 @@ OnLanded = Callable[[Landing, int, int], None]
 BATCH = 32
 """Revisions that are written in one transaction at most: a statement costs more than the rows that it writes."""
 BATCH_SECONDS = 1.0
-"""How long one that is whole waits for others at most."""
+"""How long one that is whole waits for others at most; none waits for an answer of the Hub (`write`)."""
 
 
 class Landings:

@@ -102,10 +102,8 @@ class Pipeline:
         base = walk.met or (tip if rewritten else begun.before if begun else None)
         before = self.loader.stored(watch.repo, base, source=source) if base and shas else None
         estimate: Estimate | None = None
-        with (
-            self._ahead(source, reading, shas) as files,
-            Landings(self.database, len(shas), on_landed) as landings,
-        ):
+        landings = Landings(self.database, len(shas), on_landed)
+        with self._ahead(source, reading, shas, landings.write) as files, landings:
             for number, revision in enumerate(walk.revisions):
                 if self.stopping():
                     break
@@ -133,9 +131,11 @@ class Pipeline:
         return landings.written
 
     @contextmanager
-    def _ahead(self, source: RepoRef, reading: Reading, shas: list[str]) -> Iterator[ReadAhead]:
+    def _ahead(
+        self, source: RepoRef, reading: Reading, shas: list[str], waiting: Callable[[], None]
+    ) -> Iterator[ReadAhead]:
         """The files of the new revisions, read ahead; what came too early for a failure is kept, too."""
-        files = ReadAhead(reading, source, shas, absent=self.loader.absent)
+        files = ReadAhead(reading, source, shas, self.loader.absent, waiting)
         try:
             with files:
                 yield files

@@ -132,6 +132,21 @@ def test_a_large_file_is_left_to_who_asks_for_it(hub: LoopbackHub) -> None:
         assert files.content(REPO, sha, entry) == bytes(MAX_FILE + 1)
 
 
+def test_who_asks_can_do_something_else_first_where_it_would_wait(hub: LoopbackHub) -> None:
+    shas = commits(hub, 3)
+    hub.faults.add(delay(1.0), when=matching(path=f"*/{shas[1]}/config.json"))
+    done: list[str] = []
+    client = HubClient(hub.url, None, deadline_s=10.0, connect_s=5.0, read_s=5.0)
+    with (
+        Histories(client).history(REPO, head=shas[-1], known=lambda _: False) as reading,
+        ReadAhead(reading, REPO, shas, wanted, waiting=lambda: done.append("config")) as files,
+    ):
+        config = files.manifest(REPO, shas[1]).files["config.json"]
+        done.clear()
+        assert files.content(REPO, shas[1], config) == b'{"step": 1}'
+    assert done == ["config"]
+
+
 def test_who_needs_nothing_of_it_is_never_kept_waiting(hub: LoopbackHub) -> None:
     # another process may have read all of it meanwhile: more than there is room for, and nobody takes it
     many = {f"model-{number:05d}.safetensors": weights(salt=str(number)) for number in range(3 * MAX_BYTES >> 18)}

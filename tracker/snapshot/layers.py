@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from itertools import islice, zip_longest
 from typing import Final, TypeVar
 
@@ -27,6 +27,18 @@ def unlike(one: Iterable[Mapping[str, T]], other: Iterable[Mapping[str, T]]) -> 
         for entry, _ in left.items() & right.items():
             del left[entry], right[entry]
     return left, right
+
+
+class _Values(ValuesView[int]):
+    """Ids told piece by piece: looked up one by one they would take the square of their number."""
+
+    def __init__(self, layers: Layers) -> None:
+        super().__init__(layers)
+        self._pieces = layers.pieces
+
+    def __iter__(self) -> Iterator[int]:
+        for piece in self._pieces():
+            yield from piece.values()
 
 
 class Layers(Mapping[str, int]):
@@ -78,6 +90,10 @@ class Layers(Mapping[str, int]):
     def items(self) -> ItemsView[str, int]:
         """Tokens and ids."""
         return InPieces(self, self.pieces)
+
+    def values(self) -> ValuesView[int]:
+        """The ids."""
+        return _Values(self)
 
     def __bool__(self) -> bool:
         """Whether there is any token."""

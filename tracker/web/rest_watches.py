@@ -98,18 +98,18 @@ def get_watch(owner: OwnerName, name: RepoName, web: Here, viewer: Reader) -> sc
 def change_watch(
     owner: OwnerName, name: WatchName, wanted: schemas.WatchChange, web: Here, viewer: Writer
 ) -> schemas.Watch | schemas.Owner:
-    """Pause, resume, open to everybody, or change the interval of a watch; ``*`` stands for an owner's."""
+    """Pause, resume, open to everybody, or change the interval of a watch; ``*`` stands for all of an owner's."""
     chosen = wanted.model_dump(exclude_unset=True)
     with web.database.transaction() as tx:
         record(tx, web, viewer, "watch.change", f"{owner}/{name}", chosen)
         if name == "*":
-            if chosen.keys() - {"paused"}:
+            if chosen.keys() != {"paused"}:
                 raise UsageError(
                     "of an owner's watch only paused can be changed", help="change each repo's own watch"
                 )
             endpoint = web.settings.hub.identity
-            watches.pause_owner(tx, owner, paused=chosen.get("paused", False), endpoint=endpoint)
-            return schemas.Owner(owner=owner, paused=chosen.get("paused", False))
+            watching.pause_owner(tx, owner, paused=chosen["paused"], endpoint=endpoint, now=web.clock())
+            return schemas.Owner(owner=owner, paused=chosen["paused"])
         if "every" in chosen:
             chosen["every"] = _every(chosen["every"])
         return _watch(watches.change(tx, repo_ref(web, owner, name), now=web.clock(), **chosen))
@@ -117,10 +117,10 @@ def change_watch(
 
 @router.delete("/watches/{owner}/{name}", tags=["watches"], status_code=204, responses=OPENAPI_WRITE_PROBLEMS)
 def remove_watch(owner: OwnerName, name: WatchName, web: Here, viewer: Writer) -> None:
-    """Follow a repo no longer. Its history and advisories stay."""
+    """Follow a repo, or with ``*`` all of an owner's, no longer. History and advisories stay."""
     with web.database.transaction() as tx:
         if name == "*":
-            watches.remove_owner(tx, owner, endpoint=web.settings.hub.identity)
+            watching.remove_owner(tx, owner, endpoint=web.settings.hub.identity)
         else:
             watches.remove(tx, repo_ref(web, owner, name))
         record(tx, web, viewer, "watch.remove", f"{owner}/{name}")

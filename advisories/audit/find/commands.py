@@ -177,8 +177,11 @@ def _flagged(
     tokens: Sequence[Token], words: Sequence[str], names: Names
 ) -> Iterator[tuple[Reference, tuple[str, ...]]]:
     has_id = any(word.partition("=")[0] in _IDS for word in words)
+    revisions = _revisions(words)
+    programs: set[tuple[str, ...]] = set()  # those named so far whose short flags are known
     for place, word in enumerate(words):
         if not word.startswith("-"):
+            programs.update(name for name in _SHORT.values() if _program(word).startswith(name))
             continue
         flag, equals, value = word.partition("=")
         used = tokens[place].used
@@ -189,14 +192,14 @@ def _flagged(
         if flag in _MODEL_ARGS:
             yield from model_args(value, tokens[place], used, names)
         llama = flag in _LLAMA
-        short = flag in _SHORT and any(_program(item).startswith(_SHORT[flag]) for item in words[:place])
+        short = _SHORT.get(flag) in programs
         if not (llama or short or (flag.startswith("--") and is_model_key(flag.lstrip("-")))):
             continue
         if flag in _NAMES_IT and has_id:
             continue  # beside the model's id this is the name that it is served under
         spec = names.loaded(value, tag=llama)
         if spec is not None:
-            pin = NOTHING if llama else _revision(words, flag)
+            pin = NOTHING if llama else pin_of(flag.lstrip("-"), revisions)
             yield made(spec, pin, Token(word, tokens[place].line, *_span(tokens, place, equals), used), flag)
 
 
@@ -210,14 +213,15 @@ def _flag_pin(words: Sequence[str]) -> Given:
     return NOTHING if value is None else Given(value, _REVISION_FLAG)
 
 
-def _revision(words: Sequence[str], flag: str) -> Given:
+def _revisions(words: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The flags of a command that give revisions, in one spelling: as written, with the value."""
     given: dict[str, tuple[str, str]] = {}
     for place, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name.startswith("--") and snake(name).endswith("revision"):
             value = value if equals else next(iter(words[place + 1 : place + 2]), "")
             given.setdefault(snake(name), (name, value))
-    return pin_of(flag.lstrip("-"), given)
+    return given
 
 
 def _located(

@@ -32,6 +32,8 @@ def find(text: str) -> Reading:
     """The references of an SBOM, in whichever of its forms; raises Unreadable for anything else."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         root = read_json(text.lstrip("\ufeff"))
+        if not is_sbom(text):
+            raise Unreadable("parse_error", "neither CycloneDX nor SPDX")
         found = list(_in_nodes(root))
     elif is_sbom(text):
         found = list(_in_lines(text))

@@ -170,6 +170,7 @@ def test_every_form_of_sbom(tmp_path: Path, name: str) -> None:
 
 def test_no_sbom_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("hello")
-    for name in ("x.json", "absent.json"):
+    (tmp_path / "y.json").write_text('{"hello": "world"}')
+    for name in ("x.json", "y.json", "absent.json"):
         with pytest.raises(UsageError):
             read_file(tmp_path / name, SBOM, Names())

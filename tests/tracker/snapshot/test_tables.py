@@ -197,9 +197,16 @@ def test_layers_say_what_one_dictionary_of_all_says(several: list[dict[str, int]
     layers = Layers(packed)
     assert layers == whole
     assert dict(layers.items()) == whole
+    assert sorted(layers.values()) == sorted(whole.values())
     assert len(layers) == len(whole)
     assert all(layers[token] == place for token, place in whole.items())
     assert not whole or layers.most >= max(whole.values())
+
+
+def test_layers_are_gone_through_without_looking_up_each_token() -> None:
+    # what `Mapping` makes of these by itself takes the square of their number
+    for name in ("items", "values", "__iter__", "__len__", "__getitem__"):
+        assert name in vars(Layers)
 
 
 @given(st.lists(tables, max_size=4), st.lists(tables, max_size=4))

@@ -204,6 +204,8 @@ def test_watches_are_managed_with_a_token_of_scope_write(kept: Kept, upstream: L
     assert (changed["paused"], changed["every_seconds"], changed["public"]) == (True, None, True)
     assert site.client.patch(here, json={"paused": False}, headers=write).json()["paused"] is False
     assert site.client.patch("/api/v1/watches/cedar/*", json={"paused": True}, headers=write).json()["paused"]
+    assert site.client.get(here, headers=write).json()["paused"]  # all of the owner's
+    assert site.client.patch("/api/v1/watches/cedar/*", json={}, headers=write).status_code == 400
     for body in ({"paused": 5}, {"every": "soon"}, {"colour": 1}, [], "x"):
         assert site.client.patch(here, json=body, headers=write).status_code == 422
     assert site.client.patch(here, json={"every": "0s"}, headers=write).status_code == 400
