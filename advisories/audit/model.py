@@ -49,6 +49,8 @@ class Form(enum.StrEnum):
     """The value of a key, an argument of a call, a word of a command."""
     ITEM = "item"
     """An entry of a list of names: there is no place for a pin."""
+    PART = "part"
+    """An argument beside the model's, in a call whose revision is the model's alone."""
     WORDS = "words"
     """A word of a command that is written as a list."""
     VARIABLE = "variable"

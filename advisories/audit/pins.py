@@ -98,7 +98,7 @@ def written(reference: Reference, sha: str) -> str | None:
     if via == "url":
         return f"resolve/{sha}"
     if (
-        form is Form.ITEM
+        form in {Form.ITEM, Form.PART}
         or via in DESCRIBING
         or via in {"auto_map", "git clone"}
         or via.startswith(_WITHOUT_REVISION)
@@ -161,6 +161,13 @@ def _how(reference: Reference) -> str:
         return "check the commit out after cloning"
     if via == "auto_map":
         return "pass code_revision where the model is loaded"
+    if reference.form is Form.PART:
+        return (
+            "the revision of this call is the model's: load this part by itself, with its own revision, and pass "
+            "what was loaded"
+        )
+    if via in LOADERS and reference.pin_key == "tokenizer_revision":
+        return "write it as tokenizer_revision: revision is the model's own"
     if reference.form is Form.ITEM:
         entry = _LISTS.get(reference.notation, _LISTS[Notation.YAML])
         shown = entry.format(repo=reference.repo, sha="<sha>")

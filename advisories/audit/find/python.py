@@ -24,7 +24,7 @@ from advisories.audit.find.python_scopes import Program, Where, index, last_name
 from advisories.audit.find.python_values import Values
 from advisories.audit.find.settings_keys import is_model_key
 from advisories.audit.find.words import Token
-from advisories.audit.model import Gap, Place, Reading, Reference, Unreadable
+from advisories.audit.model import Form, Gap, Place, Reading, Reference, Unreadable
 from advisories.audit.names import Names, Spec
 
 _MARKS = ("hf://", "hf-hub:", "hf_hub:", "https://", "http://")
@@ -146,9 +146,8 @@ class _Finder:
             return
         yield from self._loaded(arguments, call, loader, name, where)
         for keyword, revisions in loader.more:
-            yield from self._loaded(
-                arguments, call, Loader(keywords=(keyword,), position=None, revisions=revisions), name, where
-            )
+            part = Loader(keywords=(keyword,), position=None, revisions=revisions)
+            yield from (_as_part(item, revisions) for item in self._loaded(arguments, call, part, name, where))
         receiver = last_name(arguments.func.value) if isinstance(arguments.func, ast.Attribute) else None
         if name == "from_pretrained" and (receiver or "").startswith("Peft"):
             yield from self._loaded(arguments, call, ADAPTERS, name, where)
@@ -303,3 +302,10 @@ class _Finder:
 
     def _reference(self, spec: Spec, given: Given, node: ast.Call | ast.expr, via: str) -> Reference:
         return reference(spec, given, self._lines.place(node), via)
+
+
+def _as_part(reference: Reference, revisions: Sequence[str]) -> Reference:
+    """A reference that stands beside the model in one call, whose ``revision`` is the model's."""
+    if revisions[0] == "revision":
+        return replace(reference, form=Form.PART)
+    return replace(reference, pin_key=revisions[0])

@@ -167,3 +167,13 @@ def test_what_cannot_be_told_is_a_note_at_its_line(tmp_path: Path) -> None:
     assert (note["level"], note["descriptor"]["id"]) == ("note", "unresolved")
     assert note["locations"][0]["physicalLocation"]["region"] == {"startLine": 2}
     assert [(gap["file"], gap["line"]) for gap in report.to_json(found)["gaps"]] == [("a.py", 2)]
+
+
+@pytest.mark.parametrize("more", ["", ', revision="main"'])
+def test_a_part_beside_the_model_never_takes_the_model_s_place(tmp_path: Path, more: str) -> None:
+    pin = pin_in(tmp_path, "a.py", f'LLM(model="other/b", tokenizer="acme/a"{more})\n')
+    assert (pin.write, pin.sha) == (f'tokenizer_revision="{HEAD}"', HEAD)
+    assert "in place of" not in pin.how
+    pin = pin_in(tmp_path, "a.py", f'pipeline(model="other/b", tokenizer="acme/a"{more})\n')
+    assert pin.write is None
+    assert "by itself" in pin.how
