@@ -6,7 +6,7 @@ from email.utils import format_datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from advisories.feeds import atom, jsonfeed
@@ -18,15 +18,23 @@ from storage.model import RepoRef
 from tracker.web import cursors
 from tracker.web.access import Reader, Viewer
 from tracker.web.context import Here, Web
-from tracker.web.filters import ClassName, OwnerName, RepoName, SeverityWord
+from tracker.web.filters import ClassName, OwnerName, RepoName, SeverityWord, once, refuse
 from tracker.web.problems import OPENAPI_PROBLEMS
 
 PAGE = 50
 _CURSOR = "feed"
+_PARAMETERS = frozenset({"class", "min_severity", "cursor"})
 Format = Literal["atom", "json"]
+
+
+def known(request: Request) -> None:
+    """Refuse unknown parameters: a filter with a slip must not say "all"."""
+    refuse(sorted(request.query_params.keys() - _PARAMETERS), "is no parameter of a feed")
+
 
 router = APIRouter(
     tags=["feeds"],
+    dependencies=[Depends(known), Depends(once)],
     responses={
         200: {
             "description": "the feed; `next` links lead to older entries (RFC 5005)",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from storage.errors import UsageError
@@ -27,6 +30,18 @@ def _utc(value: datetime) -> datetime:
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
         raise ValueError("is no time that there was") from None
+
+
+def once(request: Request) -> None:
+    """Refuse a parameter that is given twice: all but one would be left out without a word."""
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    refuse([name for name, times in given.items() if times > 1], "is given more than once: ask once for each")
+
+
+def refuse(names: Sequence[str], why: str) -> None:
+    """Refuse parameters of a query; nothing for none of them."""
+    if names:
+        raise RequestValidationError([{"loc": ("query", name), "msg": why, "type": "query"} for name in names])
 
 
 SeverityWord = Annotated[

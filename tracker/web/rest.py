@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from advisories.view import change_json, plain
 from storage import catalog, changes, estimates, history
@@ -20,7 +20,7 @@ from tracker.web.filters import OwnerName, RepoName, Revision
 from tracker.web.paging import page
 from tracker.web.problems import OPENAPI_PROBLEMS
 
-router = APIRouter(prefix="/api/v1", responses=OPENAPI_PROBLEMS)
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(filters.once)], responses=OPENAPI_PROBLEMS)
 _SEARCH = 20
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 
 from advisories.osv import status, summary
 from advisories.osv_model import OsvDocument
@@ -21,7 +21,7 @@ from tracker.web.paging import moment, moment_key, page
 from tracker.web.problems import OPENAPI_PROBLEMS
 from tracker.web.rest import repo_model, repo_ref
 
-router = APIRouter(prefix="/api/v1", responses=OPENAPI_PROBLEMS)
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(filters.once)], responses=OPENAPI_PROBLEMS)
 _SEARCH = 20
 
 

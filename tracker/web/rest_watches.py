@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Depends, Path, Response
 
 from advisories.view import plain
 from storage import journal, watches
@@ -25,7 +25,7 @@ from tracker.web.paging import page
 from tracker.web.problems import OPENAPI_PROBLEMS, OPENAPI_WRITE_PROBLEMS, Conflict
 from tracker.web.rest import repo_ref
 
-router = APIRouter(prefix="/api/v1", responses=OPENAPI_PROBLEMS)
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(filters.once)], responses=OPENAPI_PROBLEMS)
 WatchName = Annotated[str, Path(pattern=r"^(\*|[A-Za-z0-9._-]{1,96})$", examples=["tiny-llm"])]
 
 

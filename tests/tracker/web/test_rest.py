@@ -239,6 +239,9 @@ def test_what_is_not_there_is_a_problem(site: Site) -> None:
         ("GET", f"{HERE}/diff", 422),
         ("GET", "/feeds/all.atom?min_severity=%0d%0a", 422),
         ("GET", "/feeds/all.rss", 422),
+        ("GET", "/feeds/all.atom?min_severty=high", 422),
+        ("GET", "/feeds/all.json?class=config.rope&class=config.quant", 422),
+        ("GET", "/api/v1/changes?class=config.rope&class=config.quant", 422),
         ("GET", "/feeds/all.atom?cursor=x", 400),
     ],
 )
