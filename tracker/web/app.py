@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -96,10 +97,11 @@ def create_app(
         limiter=Limiter(settings.web.writes_per_minute),
         clock=clock,
     )
+    app.state.closing = threading.Event()  # set when the server stops: open streams end by themselves
     problems.install(app, refused)
     for router in ROUTERS:
         app.include_router(router)
-    app.include_router(events.router(settings, database))
+    app.include_router(events.router(settings, database, app.state.closing))
     app.include_router(probes.router(settings, vitals or Vitals(database, clock, ("web",))))
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     # the last one added sees a request first

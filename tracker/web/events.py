@@ -103,8 +103,8 @@ class Filters:
     public_only: bool
 
 
-def router(settings: Settings, database: Database) -> APIRouter:
-    """The routes, over one database."""
+def router(settings: Settings, database: Database, closing: threading.Event | None = None) -> APIRouter:
+    """The routes, over one database. Streams end once ``closing`` is set."""
     made = APIRouter(prefix="/api/v1", tags=["events"])
     tail, places = Tail(database), _Places()
 
@@ -143,7 +143,7 @@ def router(settings: Settings, database: Database) -> APIRouter:
         newest = await tail.newest()
         places.take()
         cursor = newest if after is None else min(after, newest)
-        return _Stream(places, _stream(database, tail, filters, cursor))
+        return _Stream(places, _stream(database, tail, filters, cursor, closing or threading.Event()))
 
     return made
 
@@ -156,10 +156,12 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-async def _stream(database: Database, tail: Tail, filters: Filters, cursor: int) -> AsyncIterator[bytes]:
+async def _stream(
+    database: Database, tail: Tail, filters: Filters, cursor: int, closing: threading.Event
+) -> AsyncIterator[bytes]:
     yield format_sse_event(retry=_RETRY_MS, comment="hubwatch")
     ends, written = time.monotonic() + LONGEST_SECONDS, time.monotonic()
-    while time.monotonic() < ends:
+    while time.monotonic() < ends and not closing.is_set():
         newest = await tail.newest()
         if newest > cursor:
             page, cursor = await asyncio.to_thread(_read, database, filters, cursor, newest)

@@ -62,7 +62,7 @@ def running_app(app: FastAPI, host: str, port: int) -> Iterator[str]:
         log_config=None,  # by the handlers of `tracker.log`, in their shape
         server_header=False,
         lifespan="off",
-        timeout_graceful_shutdown=2,  # an open event stream would hold the stop up for ever
+        timeout_graceful_shutdown=3,  # event streams look every second whether they are to end
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True, name="web")
@@ -75,6 +75,7 @@ def running_app(app: FastAPI, host: str, port: int) -> Iterator[str]:
             raise CannotServe(f"the pages did not start on {host}:{port}", help="see the log above")
         yield f"http://{'[' + host + ']' if ':' in host else host}:{port}/"
     finally:
+        app.state.closing.set()
         server.should_exit = True
         thread.join(timeout=10)
         listener.close()

@@ -72,3 +72,20 @@ def _ended(connection: socket.socket) -> bool:
         return connection.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+def test_an_open_event_stream_ends_whole_when_the_server_stops(
+    sqlite_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create_app(Settings(database_url="sqlite:///unused.db"), sqlite_database)
+    with running_app(app, "127.0.0.1", 0) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        stream = opened(port, b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        heard = b""
+        while b"hubwatch" not in heard:
+            heard += stream.recv(4096)
+    with stream:
+        while more := stream.recv(4096):
+            heard += more
+    assert heard.endswith(b"0\r\n\r\n")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
