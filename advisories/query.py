@@ -25,6 +25,8 @@ from storage.model import DEFAULT_IDENTITY, Json, RepoRef, Severity
 PAGE = 500  # documents in one answer
 MOST_QUERIES = 1000  # in one batch
 _LONGEST = 1000  # characters of any one field
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+_HEX = re.compile(r"[0-9a-fA-F]+")
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 Document = Mapping[str, Any]
@@ -70,6 +72,10 @@ def parse_query(body: Json) -> Query:
     name, ecosystem, purl = (_field(package, key) for key in ("name", "ecosystem", "purl"))
     if commit and version:
         raise UsageError("commit and version exclude each other")
+    if commit and not _HEX.fullmatch(commit):
+        raise UsageError("Invalid hash.")
+    if after and not _ID.fullmatch(after):
+        raise UsageError("Invalid page token.")
     if not (commit or name or purl):
         raise UsageError("a query names a commit or a package")
     parsed = None
