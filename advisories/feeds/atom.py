@@ -27,7 +27,7 @@ def atom(scope: Scope, entries: Sequence[Entry], links: Links) -> tuple[bytes, d
     feed.generator("hubwatch")
     feed.author({"name": "hubwatch"})
     feed.link(href=links.self_url, rel="self", type=MEDIA_TYPE)
-    feed.link(href=f"{links.site}/", rel="alternate", type="text/html")
+    feed.link(href=links.home(scope), rel="alternate", type="text/html")
     feed.link(href=links.first_url, rel="first", type=MEDIA_TYPE)
     if links.next_url:
         feed.link(href=links.next_url, rel="next", type=MEDIA_TYPE)

@@ -66,6 +66,10 @@ class Links:
         """Scheme and host: where the advisories are served, too."""
         return site_of(self.self_url)
 
+    def home(self, scope: Scope) -> str:
+        """The page of what a feed is about."""
+        return f"{self.site}/models/{scope.id}" if isinstance(scope, RepoRef) else f"{self.site}/"
+
 
 def page_of(
     tx: Transaction,

@@ -18,7 +18,7 @@ def jsonfeed(scope: Scope, entries: Sequence[Entry], links: Links) -> tuple[byte
     feed: dict[str, Any] = {
         "version": "https://jsonfeed.org/version/1.1",
         "title": feed_title(scope),
-        "home_page_url": f"{links.site}/",
+        "home_page_url": links.home(scope),
         "feed_url": links.self_url,
         "authors": [{"name": "hubwatch"}],
         "items": [

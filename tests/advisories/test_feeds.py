@@ -178,7 +178,7 @@ def test_pages_are_linked(kept: Kept) -> None:
     feed = feedparser.parse(atom(REPO, entries(kept), places)[0])
     assert {link.rel: link.href for link in feed.feed.links} == {
         "self": SELF,
-        "alternate": "http://127.0.0.1:8600/",
+        "alternate": f"http://127.0.0.1:8600/models/{REPO.id}",
         "first": SELF,
         "next": f"{SELF}?cursor=x&class=a.b",
     }
