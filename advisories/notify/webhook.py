@@ -68,7 +68,7 @@ class Webhook:
         try:
             return asyncio.run(_send(target, message, now))
         except TimeoutError:
-            return Answer(delivered=False, silent=True, error=f"no answer within {DEADLINE_SECONDS:.0f} s")
+            return Answer(delivered=False, silent=True, error=f"no answer within {DEADLINE_SECONDS:g} s")
         except CannotSend as error:
             return Answer(delivered=False, silent=True, error=str(error))
 

@@ -179,23 +179,25 @@ def test_a_huge_answer_is_not_read(receiver: Receiver) -> None:
 def test_an_answer_that_trickles_is_given_up_at_the_deadline(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "DEADLINE_SECONDS", 0.5)
     done = threading.Event()
 
     def trickle() -> Iterator[bytes]:
         while not done.wait(0.05):
             yield b"x"
 
+    # An answer that is taken or refused by its status is not held up by a body that never ends ...
     receiver.answer = lambda _: Reply(status=500, pieces=trickle)
     answer = NOTIFIER.send(target(receiver.url), MESSAGE, now=now())
     receiver.answer = lambda _: Reply(status=200, pieces=trickle)
     assert NOTIFIER.send(target(receiver.url), MESSAGE, now=now()).delivered
-    receiver.answer = lambda _: Reply(before=lambda: done.wait(5))
+    # ... and no answer at all ends at the deadline, short only here: a slow machine may miss it elsewhere.
+    monkeypatch.setattr(webhook, "DEADLINE_SECONDS", 0.5)
+    receiver.answer = lambda _: Reply(before=lambda: done.wait(30))
     silent = NOTIFIER.send(target(receiver.url), MESSAGE, now=now())
     done.set()
-    assert not answer.delivered
+    assert (answer.delivered, answer.status) == (False, 500)
     assert silent.silent
-    assert "no answer within" in str(silent.error)
+    assert "no answer within 0.5 s" in str(silent.error)
 
 
 def test_gone_and_later(receiver: Receiver) -> None:
