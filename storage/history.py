@@ -175,7 +175,8 @@ def file_versions(
 class Chain:
     """The current chain of a ref, told by shas, authors and trees; it can grow with what lands."""
 
-    shas: set[str] = field(default_factory=set)
+    shas: dict[str, int] = field(default_factory=dict)
+    """With the place of each, from 1."""
     authors: set[str] = field(default_factory=set)
     trees: dict[str, str] = field(default_factory=dict)
     """By the digest of a manifest, the newest revision that has this very tree."""
@@ -188,7 +189,7 @@ class Chain:
 
     def add(self, sha: str, author: str, manifest_digest: str) -> None:
         """Put a revision on top."""
-        self.shas.add(sha)
+        self.shas[sha] = len(self.shas) + 1
         self.authors.add(author)
         self.trees[manifest_digest] = sha
         self.tip = sha

@@ -68,10 +68,10 @@ class Pipeline:
             source,
             head=head.sha,
             known=chain.shas.__contains__,
+            place=chain.shas.get,
             since=watch.since if first else None,
             only_head=watch.from_head and first,
             base=lambda: self._manifest(watch, tip),
-            wary=watch.errors > 0,
         ) as reading:
             return self._follow(watch, source, head.sha, reading, chain, on_landed)
 

@@ -3,7 +3,7 @@
     head       one request: where does the ref stand, in what state is the repo
     peek       one request of another quota: where does the ref stand
     walk       commit pages, newest first, until something known
-    manifest   every page of one tree
+    manifest   every page of one tree, and a second answer that it is whole
     content    one small file, verified          header   one weight header, by range
     part       bytes of a file, by range
     listing    all models of an owner            refs     branches, tags, pull requests
@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from urllib.parse import quote, urlsplit
 
@@ -42,8 +42,6 @@ from tracker.hub.wire import REDIRECTS, Wire, joined, utc_now
 EXPANDED = ("sha", "lastModified", "createdAt", "disabled", "gated", "private", "downloads")
 PEEKED = ".gitattributes"
 """The file that is asked for only to learn the commit: nearly every repo has it, and nobody counts it."""
-WARY = timedelta(hours=1)
-"""How long no tree is taken at its word after one was found to leave out files."""
 LISTING_PAGE = 1_000
 MAX_LISTED = 100_000
 MAX_COUNT = 10**15
@@ -88,8 +86,6 @@ class HubClient(Upstream, Listing):
             clock=clock,
             gate=gate,
         )
-        self._clock = clock
-        self._left_out_at: datetime | None = None
 
     def __repr__(self) -> str:
         """The endpoint; whether there is a token, never which."""
@@ -114,11 +110,6 @@ class HubClient(Upstream, Listing):
     def paused_until(self) -> datetime | None:
         """When the pause ends that the last 429 asked for; until then calls raise `RateLimited` unsent."""
         return self._wire.paused_until
-
-    @property
-    def is_wary(self) -> bool:
-        """Whether a tree was found lately to leave out files, so that none is to be taken at its word."""
-        return self._left_out_at is not None and self._clock() - self._left_out_at < WARY
 
     def resume(self) -> None:
         """Forget pauses and spent windows, for instance because another node has seen the Hub answer."""
@@ -173,30 +164,28 @@ class HubClient(Upstream, Listing):
             return history_api.read_recent(self._wire, repo, head=_checked_sha(head), limit=limit)
 
     def manifest(self, repo: RepoRef, revision: str) -> Manifest:
-        """See `Upstream.manifest`. Names that git forbids are kept under made-up ones (`fields.safe_path`)."""
-        _checked(repo)
-        with self._wire.operation():
-            return history_api.read_manifest(self._wire, repo, _checked_sha(revision))
+        """See `Upstream.manifest`: the pages of the tree, and a request more for a second answer.
 
-    def confirm(self, repo: RepoRef, revision: str, manifest: Manifest) -> None:
-        """Hold a revision's tree against a second answer of the Hub, in one request.
+        A list of files that lost some of them is still a list, and nothing in it says so. Names that git forbids
+        are kept under made-up ones (`fields.safe_path`).
 
         Raises:
             UpstreamFault: The model's info names files that the tree leaves out.
 
         """
         _checked(repo)
-        try:
-            with self._wire.operation():
-                named = history_api.read_names(self._wire, repo, _checked_sha(revision))
-        except (AccessDenied, RevisionGone):
-            return  # the tree was told, its info is not: there is nothing to hold it against
+        with self._wire.operation():
+            manifest = history_api.read_manifest(self._wire, repo, _checked_sha(revision))
+            try:
+                named = history_api.read_names(self._wire, repo, revision)
+            except (AccessDenied, RevisionGone):
+                return manifest  # its info is not told: there is nothing to hold the tree against
         left_out = named - manifest.files.keys()
         if left_out:
-            self._left_out_at = self._clock()
             raise UpstreamFault(
                 f"{repo.id}: the tree of {revision[:12]} leaves out {plain(min(left_out))}", help=FAULT_HELP
             )
+        return manifest
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`. At most ``entry.size`` bytes are kept in memory."""

@@ -22,6 +22,7 @@ from functools import partial
 import structlog
 
 from storage.model import FileEntry, Manifest, RepoRef
+from tracker.hub.answers import FAULT_HELP
 from tracker.hub.client import HubClient
 from tracker.hub.errors import GitUnavailable, Unreachable, UpstreamFault
 from tracker.hub.history_api import FIRST_PAGE, Recent, walk_of
@@ -32,6 +33,7 @@ GIT_FROM = 20
 """New revisions from which on git is cheaper: the API takes a request for each tree and each small file."""
 
 Known = Callable[[str], bool]
+Place = Callable[[str], int | None]
 Base = Callable[[], Manifest | None]
 Submit = Callable[[Callable[[], Manifest]], Future[Manifest]]
 
@@ -45,10 +47,10 @@ class _Question:
     repo: RepoRef
     head: str
     known: Known
+    place: Place
     since: datetime | None
     only_head: bool
     base: Base
-    wary: bool
 
 
 @dataclass(slots=True)
@@ -63,23 +65,10 @@ class Reading:
     client: HubClient
     _git: GitHistory | None = None
     _open_git: Callable[[], GitHistory] | None = None
-    _last: Manifest | None = None
-    """The tree told last: at first that of the revision before the new ones."""
-    _last_revision: str | None = None
-    """Which one that is; None stands for the one before the new ones."""
-    _before: dict[str, str | None] = field(init=False)
-    """The revision before each."""
     _coming: dict[str, Future[Manifest]] = field(default_factory=dict)
     """Trees that the API was asked for already, by revision."""
-    _wary: bool = False
-    """Whether every tree of the API is held against a second answer."""
     _turn: threading.RLock = field(default_factory=threading.RLock)
     """Held while git is asked, which answers one thread at a time."""
-
-    def __post_init__(self) -> None:
-        """Note the order of the revisions."""
-        shas = [revision.sha for revision in self.walk.revisions]
-        self._before = dict(zip(shas, [None, *shas], strict=False))
 
     @property
     def name(self) -> str:
@@ -87,19 +76,7 @@ class Reading:
         return "git" if self._git is not None else "api"
 
     def manifest(self, repo: RepoRef, revision: str) -> Manifest:
-        """See `Upstream.manifest`.
-
-        A tree of the API that lacks files of the one before, or has none before it, is held against a second
-        answer: a list that lost some entries is still a list, and no removal is to come of it. So is every tree
-        after something went wrong: it may lack what its commit has added.
-        """
-        if self._before.get(revision, revision) != self._last_revision:
-            self._last = None  # nothing is known of what it follows
-        self._last = self._told(repo, revision)
-        self._last_revision = revision
-        return self._last
-
-    def _told(self, repo: RepoRef, revision: str) -> Manifest:
+        """See `Upstream.manifest`."""
         with self._turn:
             if self._git is not None:
                 try:
@@ -128,11 +105,7 @@ class Reading:
 
     def _by_api(self, repo: RepoRef, revision: str) -> Manifest:
         coming = self._coming.pop(revision, None)
-        manifest = self.client.manifest(repo, revision) if coming is None else coming.result()
-        wary = self._wary or self.client.is_wary
-        if wary or self._last is None or not self._last.files.keys() <= manifest.files.keys():
-            self.client.confirm(repo, revision, manifest)
-        return manifest
+        return self.client.manifest(repo, revision) if coming is None else coming.result()
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`."""
@@ -197,18 +170,18 @@ class Histories:
         *,
         head: str,
         known: Known,
+        place: Place = lambda _: None,
         since: datetime | None = None,
         only_head: bool = False,
         base: Base = lambda: None,
-        wary: bool = False,
     ) -> Iterator[Reading]:
         """Walk from ``head`` to what is known (see `Upstream.walk`) by the better reader, and keep it open.
 
-        ``base`` gives a manifest that is known, whose files git need not bring again. ``wary`` takes no tree of
-        the API at its word: a request more for each.
+        ``place`` tells how many commits a known one ends, itself among them, and ``base`` gives a manifest that is
+        known, whose files git need not bring again.
         """
         asked = _Question(
-            repo=repo, head=head, known=known, since=since, only_head=only_head, base=base, wary=wary
+            repo=repo, head=head, known=known, place=place, since=since, only_head=only_head, base=base
         )
         with ExitStack() as stack:
             yield self._begin(asked, stack)
@@ -220,14 +193,14 @@ class Histories:
             return self._git_instead(asked, stack, fault)
         walk = walk_of(recent, known=asked.known, since=asked.since, only_head=asked.only_head)
         if self.git is None:
-            return self._by_api(asked, stack, walk, "git_off", tried=True)
+            return self._by_api(asked, stack, walk, recent.total, "git_off", tried=True)
         if not self._many(recent, walk):
-            return self._by_api(asked, stack, walk, "few_revisions", tried=False)
+            return self._by_api(asked, stack, walk, recent.total, "few_revisions", tried=False)
         try:
             reading = self._by_git(asked, stack, recent)
         except GitUnavailable as error:
             log.warning("git cannot tell", reason=error.reason, detail=error.message)
-            return self._by_api(asked, stack, walk, error.reason, tried=True)
+            return self._by_api(asked, stack, walk, recent.total, error.reason, tried=True)
         log.info("history read by", reader="git", reason="many_revisions", revisions=len(reading.walk.revisions))
         return reading
 
@@ -238,25 +211,38 @@ class Histories:
         return recent.total is None or recent.total >= self.git_from
 
     def _by_api(
-        self, asked: _Question, stack: ExitStack, walk: Walk | None, reason: str, *, tried: bool
+        self, asked: _Question, stack: ExitStack, walk: Walk | None, total: int | None, reason: str, *, tried: bool
     ) -> Reading:
-        if walk is None:
-            try:
-                walk = self.client.walk(
-                    asked.repo, head=asked.head, known=asked.known, since=asked.since, only_head=asked.only_head
-                )
-            except (UpstreamFault, Unreachable) as fault:
-                if tried:
-                    raise
-                return self._git_instead(asked, stack, fault)
+        try:
+            walk = self._whole(asked, walk or self._walk(asked), total)
+        except (UpstreamFault, Unreachable) as fault:
+            if tried:
+                raise
+            return self._git_instead(asked, stack, fault)
         log.info("history read by", reader="api", reason=reason, revisions=len(walk.revisions))
         return Reading(
             walk,
             self.client,
             _open_git=None if tried else lambda: self._opened(asked, stack),
-            _last=asked.base() if walk.met is not None else None,
-            _wary=asked.wary,
         )
+
+    def _walk(self, asked: _Question) -> Walk:
+        return self.client.walk(
+            asked.repo, head=asked.head, known=asked.known, since=asked.since, only_head=asked.only_head
+        )
+
+    def _whole(self, asked: _Question, walk: Walk, total: int | None) -> Walk:
+        """The walk, if it adds up to all commits that the Hub counts, or else is told a second time.
+
+        A list that lost a commit is still a list: a revision would never be seen, or a history taken for
+        rewritten. It does not add up either where not all of the history is known, or where it has merges.
+
+        Raises UpstreamFault where the two lists differ.
+        """
+        place = asked.place(walk.met) if walk.met is not None else None
+        if total is None or place is None or place + len(walk.revisions) == total or self._walk(asked) == walk:
+            return walk
+        raise UpstreamFault(f"{asked.repo.id}: two lists of the same commits differ", help=FAULT_HELP)
 
     def _by_git(self, asked: _Question, stack: ExitStack, recent: Recent | None) -> Reading:
         git = self._opened(asked, stack)
@@ -268,7 +254,7 @@ class Histories:
             only_head=asked.only_head,
             listed=recent.revisions if recent else (),
         )
-        return Reading(walk, self.client, git, _wary=asked.wary)
+        return Reading(walk, self.client, git)
 
     def _git_instead(self, asked: _Question, stack: ExitStack, fault: UpstreamFault | Unreachable) -> Reading:
         """Git, where the list of commits failed. Raises the API's error when git cannot tell either."""

@@ -309,46 +309,57 @@ def without(path: str) -> Any:
     return edit_json(lambda rows: [row for row in rows if row["path"] != path])
 
 
-def test_after_a_partial_tree_none_is_taken_at_its_word(hub: LoopbackHub, connect: Connect) -> None:
+@pytest.mark.parametrize("path", ["config.json", "b.json"])
+def test_a_tree_is_not_taken_at_its_word(hub: LoopbackHub, connect: Connect, path: str) -> None:
+    """Neither for what was there before nor for what its own commit brings."""
     repo = hub.create("acme/tiny")
     shas = [repo.commit({name: "{}"}) for name in ("config.json", "a.json", "b.json")]
     histories = Histories(connect(hub))
-    questions = {"head": shas[-1], "known": shas[:1].__contains__, "base": lambda: client.manifest(REPO, shas[0])}
-    client = connect(hub)
 
     def trees() -> list[set[str]]:
-        with histories.history(REPO, **questions) as reading:
+        with histories.history(REPO, head=shas[-1], known=shas[:1].__contains__) as reading:
             return [set(reading.manifest(REPO, item.sha).files) for item in reading.walk.revisions]
 
-    complete = [{"config.json", "a.json"}, {"config.json", "a.json", "b.json"}]
-    hub.requests.clear()
-    assert trees() == complete
-    assert hub.counts() == {"api": 4}  # commits, the base, two trees
-    fault = hub.faults.add(without("config.json"), when=matching(path=f"*/tree/{shas[1]}"))
-    with pytest.raises(UpstreamFault, match=r"leaves out config\.json"):
+    fault = hub.faults.add(without(path), when=matching(path=f"*/tree/{shas[2]}"))
+    with pytest.raises(UpstreamFault, match=rf"leaves out {path}"):
         trees()
-    hub.faults.clear()
     assert fault.done == 1
-    # what a commit adds is told by its tree alone: the same loss would have been believed before
-    hub.faults.add(without("b.json"), when=matching(path=f"*/tree/{shas[2]}"))
-    with pytest.raises(UpstreamFault, match=r"leaves out b\.json"):
-        trees()
     hub.faults.clear()
-    assert trees() == complete
+    hub.requests.clear()
+    assert trees() == [{"config.json", "a.json"}, {"config.json", "a.json", "b.json"}]
+    assert hub.counts() == {"api": 5}  # the commits; two trees, each with a second answer
 
 
-def test_who_failed_before_can_ask_for_a_second_answer(hub: LoopbackHub, connect: Connect) -> None:
-    repo = hub.create("acme/tiny")
-    shas = [repo.commit({name: "{}"}) for name in ("config.json", "a.json")]
-    hub.faults.add(without("a.json"), when=matching(path=f"*/tree/{shas[1]}"))
-    base = connect(hub).manifest(REPO, shas[0])
+def commits_without(*lost: str) -> Any:
+    return edit_json(lambda rows: [row for row in rows if row["id"] not in lost])
+
+
+@pytest.mark.parametrize("lost", [-2, -3, -4], ids=["a new one", "the one after the tip", "the tip"])
+def test_a_list_of_commits_that_lost_one_is_not_believed(hub: LoopbackHub, connect: Connect, lost: int) -> None:
+    """It is not the last page, which would have to bring all that the Hub counts."""
+    shas = history(hub, 150)
+    chain = {sha: number for number, sha in enumerate(shas[:-3], start=1)}
     histories = Histories(connect(hub))
 
-    def files(*, wary: bool) -> set[str]:
-        known = shas[:1].__contains__
-        with histories.history(REPO, head=shas[1], known=known, base=lambda: base, wary=wary) as reading:
-            return set(reading.manifest(REPO, shas[1]).files)
+    def walk() -> tuple[list[str], str | None]:
+        question = {"known": chain.__contains__, "place": chain.get}
+        with histories.history(REPO, head=shas[-1], **question) as reading:
+            return [item.sha for item in reading.walk.revisions], reading.walk.met
 
-    assert files(wary=False) == {"config.json"}
-    with pytest.raises(UpstreamFault, match=r"leaves out a\.json"):
-        files(wary=True)
+    fault = hub.faults.add(commits_without(shas[lost]), times=1, when=matching(path="*/commits/*"))
+    with pytest.raises(UpstreamFault, match="two lists"):
+        walk()
+    assert fault.done == 1
+    hub.requests.clear()
+    assert walk() == (shas[-3:], shas[-4])
+    assert hub.counts() == {"api": 1}
+
+
+def test_a_history_that_never_adds_up_is_told_twice(hub: LoopbackHub, connect: Connect) -> None:
+    shas = history(hub, 150)
+    chain = {sha: number for number, sha in enumerate(shas[100:-1], start=1)}  # it was cut
+    with Histories(connect(hub)).history(
+        REPO, head=shas[-1], known=chain.__contains__, place=chain.get
+    ) as reading:
+        assert [item.sha for item in reading.walk.revisions] == shas[-1:]
+    assert hub.counts() == {"api": 2}
