@@ -6,19 +6,25 @@ Keys name the content (``sha256:...``, ``git:...``), so a key's content never ch
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy import select
 
 from storage.database import Transaction
 from storage.errors import StorageError
-from storage.rows import chunks, insert_missing
+from storage.rows import chunks, insert_new
 from storage.tables import blobs
 
 
 def put(tx: Transaction, key: str, data: bytes) -> None:
     """Keep a content under its key; one that is there stays."""
-    insert_missing(tx, blobs, {"key": key, "size": len(data), "data": zlib.compress(data, 6)})
+    put_all(tx, {key: data})
+
+
+def put_all(tx: Transaction, contents: Mapping[str, bytes]) -> None:
+    """Keep contents under their keys; those that are there stay."""
+    rows = [{"key": key, "size": len(data), "data": zlib.compress(data, 6)} for key, data in contents.items()]
+    insert_new(tx, blobs, rows)
 
 
 def get(tx: Transaction, key: str) -> bytes | None:

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.support.databases import *  # noqa: F403 - fixtures
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# What a test says must hold on a busy machine, too.
+settings.register_profile("hubwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hubwatch")
 
 
 @pytest.fixture(autouse=True)

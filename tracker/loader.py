@@ -7,6 +7,7 @@ that needed it is judged, so that a crash in between costs nothing twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -37,6 +38,8 @@ NOT_KEPT = "not_kept"
 
 _BATCH_BYTES = 4 << 20
 _BATCH_FILES = 200
+_WAITING_BYTES = 1 << 20
+"""What was fetched and is not written yet takes at most so much, or is one file."""
 _NOWHERE = Revision(sha="0" * 40, committed_at=datetime.fromtimestamp(0, UTC), author="", title="")
 
 
@@ -234,21 +237,42 @@ class Loader:
             return failed
         with self.database.snapshot() as tx:
             missing = blobs.missing(tx, list(plan))
-        for key, (entry, fetch) in plan.items():
-            if key not in missing:
-                continue
-            try:
-                data = fetch(source, revision.sha, entry)
-            except (FileGone, TooLarge, Corrupt) as error:
-                if error.retryable and given_up is not None and entry not in given_up:
-                    raise
-                failed[entry.path] = Unread(error.code, error.message)
-                continue
-            with self.database.transaction() as tx:
-                blobs.put(tx, key, data)
-            if fresh is not None:
-                fresh.put(key, data)
+        with self._keeping() as keep:
+            for key, (entry, fetch) in plan.items():
+                if key not in missing:
+                    continue
+                try:
+                    data = fetch(source, revision.sha, entry)
+                except (FileGone, TooLarge, Corrupt) as error:
+                    if error.retryable and given_up is not None and entry not in given_up:
+                        raise
+                    failed[entry.path] = Unread(error.code, error.message)
+                    continue
+                keep(key, data)
+                if fresh is not None:
+                    fresh.put(key, data)
         return failed
+
+    @contextmanager
+    def _keeping(self) -> Iterator[Callable[[str, bytes], None]]:
+        """Gives what keeps a content, soon: small ones together, all of them at the end, also of a failure."""
+        waiting: dict[str, bytes] = {}
+
+        def write() -> None:
+            if waiting:
+                with self.database.transaction() as tx:
+                    blobs.put_all(tx, waiting)
+                waiting.clear()
+
+        def keep(key: str, data: bytes) -> None:
+            waiting[key] = data
+            if sum(map(len, waiting.values())) > _WAITING_BYTES:
+                write()
+
+        try:
+            yield keep
+        finally:
+            write()
 
     def _build(
         self,

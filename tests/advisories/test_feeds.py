@@ -137,7 +137,7 @@ def test_hostile_text_is_shown_and_does_nothing() -> None:
 
 
 @given(st.text(alphabet=st.characters(), max_size=300))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_whatever_a_title_holds_the_feeds_are_well_formed(text: str) -> None:
     item = told(text)
     parsed([item])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.model import Advisory, AdvisoryAction
@@ -44,7 +44,6 @@ def affected(advisory: Advisory, length: int) -> list[bool]:
 
 
 @given(HISTORY)
-@settings(deadline=None)
 def test_spans_say_exactly_where_a_value_stood(history: list[Mapping[str, str | None]]) -> None:
     story = replay(history)
     for advisory in story.state:
@@ -55,7 +54,6 @@ def test_spans_say_exactly_where_a_value_stood(history: list[Mapping[str, str | 
 
 
 @given(HISTORY)
-@settings(deadline=None)
 def test_spans_are_well_formed(history: list[Mapping[str, str | None]]) -> None:
     for advisory in replay(history).state:
         assert advisory.spans[0].introduced == advisory.introduced
@@ -67,7 +65,6 @@ def test_spans_are_well_formed(history: list[Mapping[str, str | None]]) -> None:
 
 
 @given(HISTORY)
-@settings(deadline=None)
 def test_ids_are_unique_and_every_new_value_has_one_warning_a_class(
     history: list[Mapping[str, str | None]],
 ) -> None:
@@ -83,7 +80,6 @@ def test_ids_are_unique_and_every_new_value_has_one_warning_a_class(
 
 
 @given(HISTORY)
-@settings(deadline=None)
 def test_a_value_other_than_the_first_is_always_warned_of(history: list[Mapping[str, str | None]]) -> None:
     story = Story()
     for values in history:
@@ -103,7 +99,6 @@ def test_a_value_other_than_the_first_is_always_warned_of(history: list[Mapping[
 
 
 @given(HISTORY, st.integers(min_value=0, max_value=11))
-@settings(deadline=None)
 def test_a_crash_and_a_repeat_anywhere_change_nothing(history: list[Mapping[str, str | None]], crash: int) -> None:
     straight = replay(history)
     broken = Story()
@@ -122,7 +117,6 @@ def test_a_crash_and_a_repeat_anywhere_change_nothing(history: list[Mapping[str,
 
 
 @given(HISTORY)
-@settings(deadline=None)
 def test_the_order_of_the_state_decides_nothing(history: list[Mapping[str, str | None]]) -> None:
     straight, turned = replay(history), Story()
     for values in history:
@@ -132,7 +126,6 @@ def test_the_order_of_the_state_decides_nothing(history: list[Mapping[str, str |
 
 
 @given(HISTORY)
-@settings(deadline=None)
 def test_events_tell_the_same_story_as_the_spans(history: list[Mapping[str, str | None]]) -> None:
     story = replay(history)
     for advisory in story.state:

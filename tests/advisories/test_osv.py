@@ -342,7 +342,7 @@ CHANGE = st.builds(
 
 @pytest.mark.corpus
 @given(st.lists(CHANGE, min_size=1, max_size=4), st.sampled_from(Severity))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_whatever_a_repo_holds_the_document_is_valid(
     schemas: Schemas, changes: list[Change], severity: Severity
 ) -> None:

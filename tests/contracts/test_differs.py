@@ -152,7 +152,7 @@ FILES = st.fixed_dictionaries(
     },
 )
 SNAPSHOTS = st.builds(snapshot_of, FILES)
-HOSTILE = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+HOSTILE = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 # --- what must hold -----------------------------------------------------------------------------------

@@ -88,15 +88,14 @@ def test_sending_without_a_daemon(hub: LoopbackHub, hubwatch: Hubwatch, receiver
     assert waiting["delivered"] == 0  # the settle window is not over
     assert waiting["waiting"] > 0
     assert receiver.got == []
-    receiver.answer = lambda _: Reply(status=500)
+    receiver.answer = lambda _: Reply(status=503, headers={"retry-after": "600"})
     refused = hubwatch("subscribe", "send", "--now")
     assert refused.code == 1
     assert "0 sent, 1 not taken, 0 events not due yet" in refused.out
     (pending,) = hubwatch.json("subscribe", "log")["deliveries"]
     assert pending["next_at"][:19] in hubwatch("subscribe", "log", COLUMNS="200").out
-    between = hubwatch.json(
-        "subscribe", "send"
-    )  # its time has not come: it is not tried, and not said to have failed
+    # its time has not come: it is not tried, and not said to have failed
+    between = hubwatch.json("subscribe", "send")
     assert (between["failed"], between["held"]) == (0, 1)
     receiver.answer = lambda _: Reply()
     assert hubwatch("subscribe", "send", "--now").out.startswith("1 sent, 0 not taken, 0 events")

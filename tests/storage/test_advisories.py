@@ -155,7 +155,7 @@ ends = st.lists(
 
 
 @given(chains, ends)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_directions_agree(
     database: Database, steps: list[tuple[bool, int]], given_spans: list[tuple[int, int, str]]
 ) -> None:

@@ -31,9 +31,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 times = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45))]))
 
-on_a_database = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+on_a_database = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @given(hostile)

@@ -30,9 +30,7 @@ from storage.model import (
 from storage.tables import metadata
 from tests.storage.support import NOW, OTHER, REPO, advisory, finding, landing, revision, sha, tree
 
-on_a_database = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+on_a_database = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _contents(tx: Transaction) -> dict[str, list[tuple[Any, ...]]]:

@@ -32,6 +32,7 @@ from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
 from tracker import metrics
+from tracker.descriptors import readable
 from tracker.hub import transport
 from tracker.hub.answers import plain
 from tracker.hub.deadline import time_left
@@ -213,8 +214,7 @@ class Git:
             left = until - time.monotonic()
             if left <= 0:
                 raise GitUnavailable("git took too long", reason="timed_out", help=HELP)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(min(LOOK_S, left))
+            if _ends(process, min(LOOK_S, left)):
                 return
             if size_of(self.folder) > self.limits.disk_bytes:
                 raise GitUnavailable(
@@ -293,6 +293,22 @@ def _limit(pid: int, limits: GitLimits) -> None:
     ):
         with suppress(OSError, ValueError):
             resource.prlimit(pid, what, (amount, amount))
+
+
+def _ends(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a process ends within so many seconds; known at once where the system tells it."""
+    if hasattr(os, "pidfd_open"):  # what else there is looks again after growing pauses
+        with suppress(OSError):
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                readable(descriptor, seconds)
+            finally:
+                os.close(descriptor)
+            return process.poll() is not None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+        return True
+    return False
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import struct
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tracker import metrics
+from tracker.descriptors import readable, writable
 
 START_SECONDS = 20.0  # for the child to come up on a busy machine
 MAX_ANSWER = 8 << 20  # bytes: the longest prompt, every character escaped
@@ -136,7 +136,7 @@ class _Child:
         descriptor = self._stdin.fileno()
         while view:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([], [descriptor], [], left)[1]:
+            if left <= 0 or not writable(descriptor, left):
                 raise _Trouble("time")
             try:
                 view = view[os.write(descriptor, view) :]
@@ -160,7 +160,7 @@ class _Child:
         descriptor = self._stdout.fileno()
         while len(data) < size:
             left = deadline - time.monotonic()
-            if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            if left <= 0 or not readable(descriptor, left):
                 raise _Trouble("time")
             part = os.read(descriptor, min(size - len(data), 1 << 16))
             if not part:

@@ -42,7 +42,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.mark.parametrize("name", sorted(FINDERS))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(PIECES, max_size=60).map("".join)
     | st.text(max_size=200)
@@ -70,7 +70,7 @@ def test_it_never_raises(name: str, text: str) -> None:
         assert item.repo.count("/") == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=300) | st.lists(PIECES, max_size=8).map("".join))
 def test_names_never_raise(text: str) -> None:
     for spec in (NAMES.loaded(text), NAMES.loaded(text, sentence=True, tag=True), NAMES.located(text, page=True)):

@@ -170,7 +170,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_mutated_configs_of_every_type(data: st.DataObject) -> None:
     model_type = data.draw(st.sampled_from(TYPES))
@@ -182,7 +182,7 @@ def test_mutated_configs_of_every_type(data: st.DataObject) -> None:
     CLASSIC.estimate({"model_type": model_type, **changes})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     config=st.recursive(
         JUNK,

@@ -156,7 +156,7 @@ def test_threads_and_processes_at_once_never_go_beyond(database: Database, clock
     assert sum(passed) == 160
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     limit=st.integers(0, 10**15),
     left=st.integers(0, 10**15),

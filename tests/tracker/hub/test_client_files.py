@@ -113,7 +113,7 @@ def test_a_host_name_that_is_none_is_unreachable(script: Script, connect: Connec
         connect(script).content(REPO, SHA, lfs(b"x"))
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.text(st.characters(max_codepoint=255), max_size=40)
     | st.from_regex(r"(https?:)?//[^a-z]{0,9}", fullmatch=True)

@@ -277,7 +277,7 @@ NAMES = ("type", "path", "oid", "size", "lfs", "id", "title", "date", "authors")
 ROW = st.fixed_dictionaries({}, optional={name: ANY | st.just("file") for name in NAMES})
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(ANY | st.fixed_dictionaries({}, optional={name: ANY | st.just("file") for name in NAMES}), max_size=4)
 )

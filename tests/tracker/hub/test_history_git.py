@@ -524,7 +524,7 @@ def shared() -> Iterator[tuple[LoopbackHub, HubClient]]:
     assert running.crashes == []
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, known=st.integers(0, 9))
 def test_any_repository_reads_the_same(
     shared: tuple[LoopbackHub, HubClient], steps: list[Any], known: int

@@ -262,7 +262,7 @@ def test_an_archive_of_many_members_is_not_followed_beyond_its_budget() -> None:
     assert not look("pytorch_model.bin", out.getvalue()).whole
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=400), st.sampled_from(["", "\x80\x04", "PK\x03\x04", "\x93NUMPY\x01\x00", "c"]))
 def test_no_bytes_raise_anything_else(data: bytes, start: str) -> None:
     for path in ("a.bin", "a.pkl", "a.joblib", "a.npy", "a.keras", "a.h5", "a.nemo", "a.onnx", "a.pdparams"):
