@@ -114,6 +114,13 @@ def of_repo(
     return search(tx, repo=repo, state=state, min_severity=min_severity, cls=cls)
 
 
+def of_repo_state(tx: Transaction, repo: RepoRef) -> list[Advisory]:
+    """Those of a repo's advisories that follow no commit, newest first."""
+    commits = select(spans.c.advisory_id).where(spans.c.advisory_id == advisories.c.id)
+    query = _SELECT.where(advisories.c.repo_id == find_repo(tx, repo), ~commits.exists())
+    return _read(tx, query.order_by(advisories.c.published.desc(), advisories.c.id.desc()))
+
+
 def search(
     tx: Transaction,
     *,

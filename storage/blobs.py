@@ -8,12 +8,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from storage.database import Transaction
 from storage.errors import StorageError
 from storage.rows import chunks, insert_new
 from storage.tables import blobs
+
+# Asked for at every revision: making a statement costs more than running it.
+_AMONG = blobs.c.key.in_(bindparam("keys", expanding=True))
+_CONTENTS = select(blobs.c.key, blobs.c.size, blobs.c.data).where(_AMONG)
+_KEPT = select(blobs.c.key).where(_AMONG)
 
 
 def put(tx: Transaction, key: str, data: bytes) -> None:
@@ -34,11 +39,10 @@ def get(tx: Transaction, key: str) -> bytes | None:
 
 def get_all(tx: Transaction, keys: Iterable[str]) -> dict[str, bytes]:
     """The contents under these keys, by key, as far as they are here. Raises StorageError for a damaged one."""
-    query = select(blobs.c.key, blobs.c.size, blobs.c.data)
     return {
         row.key: _unpacked(row.key, row.size, row.data)
         for chunk in chunks(keys)
-        for row in tx.execute(query.where(blobs.c.key.in_(chunk)))
+        for row in tx.execute(_CONTENTS, {"keys": chunk})
     }
 
 
@@ -57,7 +61,7 @@ def missing(tx: Transaction, keys: Iterable[str]) -> set[str]:
     """Those of the keys whose content is not here."""
     wanted = set(keys)
     for chunk in chunks(sorted(wanted)):
-        wanted.difference_update(tx.scalars(select(blobs.c.key).where(blobs.c.key.in_(chunk))))
+        wanted.difference_update(tx.scalars(_KEPT, {"keys": chunk}))
     return wanted
 
 

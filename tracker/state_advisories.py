@@ -35,10 +35,10 @@ def write(
 
     What had ended is ended before anything begins, so that a state may follow another of its class.
     """
-    state = {advisory.id: advisory for advisory in advisories.of_repo(tx, watch.repo)}
+    state = {advisory.id: advisory for advisory in advisories.of_repo_state(tx, watch.repo)}
     steps = []
     for advisory in list(state.values()):
-        if not advisory.spans and advisory.withdrawn is None and ended(advisory):
+        if advisory.withdrawn is None and ended(advisory):
             key = str(advisory.context.get("state"))
             step = end_state(list(state.values()), cls=advisory.cls, now=now, key=key)
             state.update((item.id, item) for item in step.advisories)
@@ -54,7 +54,7 @@ def write(
             now=now,
             repo_created_at=watch.repo_created_at,
             context=item.context,
-            taken=lambda advisory_id: advisories.get(tx, advisory_id) is not None,
+            taken=lambda advisory_id: advisories.has(tx, advisory_id),
         )
         state.update((advisory.id, advisory) for advisory in step.advisories)
         steps.append(step)
@@ -69,5 +69,6 @@ def write(
 
 def open_states(tx: Transaction, watch: Watch, cls: str) -> list[Advisory]:
     """The state advisories of a class that stand now."""
-    found = advisories.of_repo(tx, watch.repo)
-    return [item for item in found if item.cls == cls and not item.spans and item.withdrawn is None]
+    return [
+        item for item in advisories.of_repo_state(tx, watch.repo) if item.cls == cls and item.withdrawn is None
+    ]

@@ -75,7 +75,7 @@ class StateKeeper:
 
     def _keep(self, before: Watch, after: Watch, head: Head, now: datetime, *, taken_over: bool) -> None:
         with self.database.transaction() as tx:
-            state = stored_advisories.of_repo(tx, after.repo)
+            state = stored_advisories.of_repo_state(tx, after.repo)
             tip = history.head(tx, after.repo)
             sha = head.sha or (tip.revision.sha if tip else None) or "0" * 40
             steps = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import Any
@@ -43,7 +44,13 @@ class _LazyGroup(click.Group):
         if target is None:
             return None
         module, _, name = target.partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        # What a command is made of stays: no collection has to go through it, now or later.
+        gc.disable()
+        try:
+            command: click.Command = getattr(importlib.import_module(module), name)
+        finally:
+            gc.freeze()
+            gc.enable()
         return command
 
 

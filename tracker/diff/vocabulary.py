@@ -30,10 +30,10 @@ SOURCES = (
     DocumentKind.TOKENIZER_CONFIG,
 )
 _MERGE_SOURCES = (DocumentKind.TOKENIZER, DocumentKind.MERGES)
-_BIG = 10_000  # entries from which on a digest is remembered
+_BIG = 10_000  # entries from which on the text of a table is made piece by piece
 _PIECE = 4_000  # entries of which the text is made at a time
-_REMEMBERED = 64
-_digests: OrderedDict[tuple[str, str], str] = OrderedDict()
+_REMEMBERED = 1_000  # digests: every open advisory of a tokenizer asks for one, at every revision
+_digests: OrderedDict[tuple[str, str], str | None] = OrderedDict()
 
 
 def tokens_of(document: Document) -> Layers:
@@ -83,22 +83,24 @@ ASPECTS: Mapping[str, Callable[[Document], Mapping[str, Json] | Sequence[str]]] 
 
 
 def aspect_digest(document: Document | None, aspect: str) -> str | None:
-    """The digest of one aspect of a document; None where it has none. Remembered for big ones, by content key."""
+    """The digest of one aspect of a document; None where it has none. Remembered by content key."""
     if document is None:
         return None
     key = (document.content_key, f"{document.kind}:{aspect}")
     if key in _digests:
         return _digests[key]
-    value = ASPECTS[aspect](document)
+    known = _digests[key] = _digest(ASPECTS[aspect](document))
+    while len(_digests) > _REMEMBERED:
+        _digests.popitem(last=False)
+    return known
+
+
+def _digest(value: Mapping[str, Json] | Sequence[str]) -> str | None:
     if not value:
         return None
     if len(value) < _BIG:
         return digest(dict(value.items()) if isinstance(value, Mapping) else list(value))
-    known = _big_digest(value)
-    _digests[key] = known
-    while len(_digests) > _REMEMBERED:
-        _digests.popitem(last=False)
-    return known
+    return _big_digest(value)
 
 
 def _big_digest(value: Mapping[str, Json] | Sequence[str]) -> str:
