@@ -12,7 +12,7 @@ where it is asked for, at its own revision, as without reading ahead; from then 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -218,7 +218,7 @@ class ReadAhead:
                     return
                 tree.set_result(manifest)
                 fresh = {path: file for path, file in manifest.files.items() if known.get(path) != file}
-                self._claim_absent(revision, Manifest(files=fresh))
+                self._claim_absent(revision, {path: file for path, file in fresh.items() if self._is_far(file)})
                 known = dict(manifest.files)
         except StorageError as error:
             log.info("not reading ahead", error=error.message)  # whoever asks meets it, too
@@ -239,8 +239,14 @@ class ReadAhead:
     def _submit(self, ask: Callable[[], T]) -> Future[T]:
         return self._pool.submit(copy_context().run, ask)
 
-    def _claim_absent(self, revision: str, manifest: Manifest) -> None:
-        absent = self._absent(manifest)
+    def _is_far(self, entry: FileEntry) -> bool:
+        """Whether a file may take a request: headers of weights always do."""
+        return not self._history.at_hand(entry) or header_limit(entry.path) is not None
+
+    def _claim_absent(self, revision: str, files: Mapping[str, FileEntry]) -> None:
+        if not files:
+            return
+        absent = self._absent(Manifest(files=files))
         for entry in absent.contents:
             if entry.size <= MAX_FILE and not self._history.at_hand(entry):
                 fetch = partial(self._history.content, self._repo, revision, entry)

@@ -40,12 +40,21 @@ class Examination:
         return {"estimate": moved} if moved else {}
 
 
+MANY = 20
+"""Revisions among which there will be something to try out."""
+
+
 @dataclass(slots=True)
 class Examiner:
     """Compares, tries out, estimates and judges."""
 
     prober: Prober
     estimator: Estimator
+
+    def expect(self, revisions: int) -> None:
+        """Prepare for so many revisions."""
+        if revisions >= MANY:
+            self.prober.start()
 
     def examine(
         self,

@@ -91,6 +91,7 @@ class Pipeline:
             self._require_moved(watch, source, head_sha)
             self._rewind(watch, source, reading, head_sha, tip)
         shas = [revision.sha for revision in walk.revisions]
+        self.examiner.expect(len(shas))
         with self.database.snapshot() as tx:
             state = _by_id(stored_advisories.of_repo(tx, watch.repo))
             chain = history.chain(tx, watch.repo) if rewritten else chain

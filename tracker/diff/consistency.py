@@ -88,9 +88,12 @@ def vocabulary_size(snapshot: Snapshot) -> Disagreement | None:
         rows, source = _declared_rows(config.data)
     if rows is None or rows <= 0:
         return None
-    if tokens.most < rows or max(tokens.values()) < rows:
+    if tokens.most < rows:
         return None
-    beyond = sorted(((place, token) for token, place in tokens.items() if place >= rows), reverse=True)
+    beyond = [(place, token) for piece in tokens.pieces() for token, place in piece.items() if place >= rows]
+    if not beyond:
+        return None
+    beyond.sort(reverse=True)
     highest = beyond[0][0]
     tokens_word = "1 token" if len(beyond) == 1 else f"{len(beyond)} tokens"
     return Disagreement(

@@ -59,17 +59,22 @@ class Sandbox:
         self.largest = 0
         """Bytes of the longest question that the present child was asked."""
 
+    def start(self) -> None:
+        """Have the child come up, which takes a moment, while something else is done."""
+        if self._child is None:
+            with contextlib.suppress(_Trouble):  # `ask` meets it, too
+                self._child = _Child(*self._start)
+
     def ask(self, request: Mapping[str, Any] | bytearray, *, seconds: float) -> dict[str, Any]:
         """The child's answer, or ``{"gap": word}`` after which the next call starts another child.
 
         A large request may be given as the JSON that it is sent as.
         """
         try:
-            if self._child is None:
-                self._child = _Child(*self._start)
+            child = self._child = self._child or _Child(*self._start)
             body = request if isinstance(request, bytearray) else json.dumps(request).encode("ascii")
             self.largest = max(self.largest, len(body))
-            answer = self._child.ask(body, seconds=seconds)
+            answer = child.ask(body, seconds=seconds)
         except _Trouble as trouble:
             metrics.child_failed(self._start[0], str(trouble))
             self.close()
@@ -94,30 +99,33 @@ class _Child:
     """One sandboxed process and the pipes to it."""
 
     def __init__(self, kind: str, script: Path, start_seconds: float, environment: dict[str, str]) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
-            [sys.executable, "-I", str(script), kind],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            cwd="/",
-            close_fds=True,
-            start_new_session=True,
-            bufsize=0,
-        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own file
+                [sys.executable, "-I", str(script), kind],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                close_fds=True,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:  # no memory or no process left for it
+            raise _Trouble("died") from error
         metrics.child_started(kind)
         assert self._process.stdin is not None  # noqa: S101 - PIPE was asked for
         assert self._process.stdout is not None  # noqa: S101
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         os.set_blocking(self._stdin.fileno(), False)
-        try:
-            self._receive(time.monotonic() + start_seconds)
-        except _Trouble:
-            self.kill()
-            raise
+        self._start_seconds: float | None = start_seconds
+        """For its first word; None once that was heard."""
 
     def ask(self, body: bytes | bytearray, *, seconds: float) -> dict[str, Any]:
         """Send one request and wait for its answer; raises _Trouble."""
+        if self._start_seconds is not None:
+            self._receive(time.monotonic() + self._start_seconds)
+            self._start_seconds = None
         deadline = time.monotonic() + seconds
         self._send(struct.pack(">I", len(body)), deadline)
         self._send(body, deadline)

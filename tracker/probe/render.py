@@ -45,6 +45,15 @@ class Prober:
     ) -> None:
         self.close()
 
+    def start(self) -> None:
+        """Have the children come up while something else is done: much is going to be tried out."""
+        for lock, sandbox in ((self._lock, self._templates), (self._tokenizer_lock, self._tokenizers)):
+            if lock.acquire(blocking=False):  # else it is at work
+                try:
+                    sandbox.start()
+                finally:
+                    lock.release()
+
     def close(self) -> None:
         """End the children; the next call starts others."""
         with self._lock:

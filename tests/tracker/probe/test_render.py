@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -155,6 +156,27 @@ def test_a_template_that_is_not_read_is_not_rendered_either(template: str) -> No
 
 def test_the_child_is_restarted_after_its_death(prober: Prober) -> None:
     prober.close()
+    assert rendered(prober, PLAIN).after == "user: hi\n"
+
+
+def test_a_child_that_was_told_to_come_up_answers(prober: Prober) -> None:
+    prober.close()
+    prober.start()
+    child = prober._templates._child
+    prober.start()
+    assert rendered(prober, PLAIN).after == "user: hi\n"
+    assert prober._templates._child is child is not None
+
+
+def test_no_process_for_a_child_is_a_gap(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise BlockingIOError
+
+    prober.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", full)
+        prober.start()
+        assert rendered(prober, PLAIN).after_error == "died"
     assert rendered(prober, PLAIN).after == "user: hi\n"
 
 
