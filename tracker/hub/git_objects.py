@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import subprocess
 import time
 from collections import OrderedDict
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from tracker.descriptors import readable
 from tracker.hub import fields
 from tracker.hub.errors import GitUnavailable, TooLarge
 from tracker.hub.git import HELP, Git
@@ -31,6 +31,8 @@ MAX_VISITED = 400_000
 KEPT_NAMES = 500_000
 """Names of trees that are kept parsed."""
 _LINE = 65_536
+_PIPE = 65_536
+"""Bytes read at a time: a pipe holds no more, and making room for many takes longer than reading few."""
 
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\noid sha256:([0-9a-f]{64})\nsize ([0-9]{1,20})\n?"
@@ -256,11 +258,9 @@ class Objects:
         if process.stdout is None:
             raise GitUnavailable("git says nothing", reason="failed", help=HELP)
         descriptor = process.stdout.fileno()
-        poll = select.poll()  # not select(): a busy daemon may have descriptors above 1,024
-        poll.register(descriptor, select.POLLIN | select.POLLHUP)
-        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+        if not readable(descriptor, until - time.monotonic()):
             raise GitUnavailable("git took too long to read an object", reason="timed_out", help=HELP)
-        piece = os.read(descriptor, 1 << 20)
+        piece = os.read(descriptor, _PIPE)
         if not piece:
             raise GitUnavailable("git ended in the middle", reason="corrupt", help=HELP)
         self._rest += piece
