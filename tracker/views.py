@@ -11,7 +11,7 @@ from typing import Any
 from advisories.view import change_json
 from storage import advisories, changes, estimates, history
 from storage.database import Database, Transaction
-from storage.errors import NotFound
+from storage.errors import NotFound, UsageError
 from storage.model import (
     AdvisoryEvent,
     Document,
@@ -206,8 +206,10 @@ def blame_json(
 
     A version that could not be read says nothing and is left out; a file or value that went away is an
     entry with value None. So is a version whose content is not kept any more, with ``kept`` false: it may have
-    set the value or not. Raises NotFound when no revision ever had it.
+    set the value or not. Raises NotFound when no revision ever had it, UsageError for what is no pointer.
     """
+    if pointer and not pointer.startswith("/"):
+        raise UsageError(f"{pointer[:80]!r} is no JSON pointer", help="write it like /rope_theta")
     with database.snapshot() as tx:
         versions = history.file_versions(tx, repo, path)
     if not versions:

@@ -117,6 +117,8 @@ def test_a_tree_against_the_local_database(site: Site) -> None:
 def test_what_fails_and_what_does_not(site: Site) -> None:
     for severity, code in (("info", 1), ("high", 1), ("critical", 0), ("never", 0)):
         assert site.hubwatch("audit", str(site.tree), "--fail-on", severity).code == code
+    unknown = site.hubwatch("audit", str(site.tree), "--fail-on", "grave")
+    assert (unknown.code, "use info, low, medium, high or critical, or never" in unknown.err) == (2, True)
     (site.tree / "run.sh").unlink()
     (site.tree / "app.py").write_text(f"AutoModel.from_pretrained('{REPO}', revision='{site.before}')\n")
     assert site.hubwatch("audit", str(site.tree), "--fail-on", "info").code == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def audit(
         raise UsageError("audit takes one thing", help="give PATH, --hub-cache [DIR] or --sbom FILE")
     if server and folder:
         raise UsageError("--server and --export exclude each other", help="give one of them")
-    lowest = None if fail_on.lower() == _NEVER else Severity.parse(fail_on)
+    lowest = _lowest(fail_on)
     settings = settings_of(ctx)
     with _source(settings, server, folder) as source:
         names = Names(known=source.repos(), hosts=hosts_of(settings.hub.identity))
@@ -135,6 +135,16 @@ def _show(found: Audit, form: str, *, fix: bool, limit: int | None, settings: Se
         _tables(found, fix=fix, limit=limited(False, limit))
 
 
+def _lowest(word: str) -> Severity | None:
+    """The severity that fails; None when nothing does. Raises UsageError."""
+    if word.lower() == _NEVER:
+        return None
+    try:
+        return Severity.parse(word)
+    except UsageError as error:
+        raise UsageError(error.message, help=f"{error.help}, or {_NEVER}") from None
+
+
 def _tables(found: Audit, *, fix: bool, limit: int | None) -> None:
     out = console()
     _findings(out, found, limit)
@@ -144,10 +154,13 @@ def _tables(found: Audit, *, fix: bool, limit: int | None) -> None:
     _gaps(out, found, limit)
     pinned = sum(item.pinned for item in found.references)
     unknown = sum(item.pinning is Pinning.UNKNOWN for item in found.references)
-    counts = f"{len(found.references)} references, {pinned} pinned"
+    counts = f"{_count(found.references, 'reference')}, {pinned} pinned"
     counts += f", {unknown} of unknown pin" if unknown else ""
-    counts += f"; {len(found.findings)} findings"
-    out.print(f"{counts}, {len(found.gaps)} gaps")
+    out.print(f"{counts}; {_count(found.findings, 'finding')}, {_count(found.gaps, 'gap')}")
+
+
+def _count(items: Sized, word: str) -> str:
+    return f"{len(items)} {word}" if len(items) == 1 else f"{len(items)} {word}s"
 
 
 def _findings(out: Console, found: Audit, limit: int | None) -> None:

@@ -31,7 +31,13 @@ PAUSE = 6.0
 
 @click.command()
 @click.option("--once", is_flag=True, help="Run through without waiting, then exit.")
-@click.option("--port", type=click.IntRange(0, 65535), default=None, help="Port of the pages; default a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    envvar="HUBWATCH_PORT",
+    help="Port of the pages; default HUBWATCH_PORT, or a free one.",
+)
 def demo(once: bool, port: int | None) -> None:
     """Show what hubwatch does, on this machine alone: nothing is sent anywhere, nothing is kept."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: the folder goes with it

@@ -194,6 +194,11 @@ def test_search(site: Site, kept: Kept) -> None:
     assert site.get("/api/v1/search?q=%25%00_")["repos"] == []
 
 
+def test_what_is_no_pointer_is_refused(site: Site) -> None:
+    answer = site.client.get(f"{HERE}/blame?path=config.json&pointer=rope")
+    assert (answer.status_code, answer.json()["help"]) == (400, "write it like /rope_theta")
+
+
 def test_what_is_not_there_is_a_problem(site: Site) -> None:
     for path in (
         "/nothing",
