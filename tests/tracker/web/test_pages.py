@@ -253,6 +253,23 @@ def test_watches_are_added_paused_and_removed_by_a_form_with_a_token(kept: Kept,
         assert watches.get(tx, OTHER) is None
 
 
+def test_a_form_reaches_all_repos_of_an_owner(kept: Kept, upstream: LoopbackHub) -> None:
+    site = Site(kept.database, hub={"endpoint": upstream.url})
+    upstream.create("birch/stories").commit({"README.md": "# Stories\n"}, title="first")
+    token = secret_of(site, Scope.WRITE)
+    for name in ("birch/*", "birch/stories"):
+        assert send(site, action="add", repo=name, token=token).status_code == 200
+    for action, paused in (("pause", True), ("resume", False)):
+        answer = send(site, action=action, repo="birch/*", token=token)
+        assert answer.status_code == 200, answer.text
+        with site.database.snapshot() as tx:
+            assert watches.require(tx, OTHER).paused is paused
+            assert [(owner.owner, owner.paused) for owner in watches.owners(tx)] == [("birch", paused)]
+    assert send(site, action="remove", repo="birch/*", token=token).status_code == 200
+    with site.database.snapshot() as tx:
+        assert (watches.get(tx, OTHER), list(watches.owners(tx))) == (None, [])
+
+
 @pytest.mark.parametrize(
     ("fields", "status"),
     [

@@ -128,13 +128,13 @@ Done = tuple[str, str | None]  # what was done, and a secret to show once
 
 
 def _add(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
-    name, every = form.get("repo", ""), form.get("every", "")
+    every = form.get("every", "")
     span = parse_span(every) if every else None
     if span is not None and span <= timedelta(0):
         raise UsageError("an interval is more than no time at all", help="write 90s, 30m, 6h or 1d")
     wish = watching.Wish(every=span, from_head=form.get("from_head") == "on")
-    owner = name.removesuffix("/*")
-    if owner != name:
+    owner = _owner(form)
+    if owner:
         with web.database.transaction() as tx:
             _, new = watching.add_owner(tx, owner, wish, endpoint=web.settings.hub.identity, now=web.clock())
             if new:
@@ -162,18 +162,22 @@ def _resume(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
 
 
 def _set_paused(web: Web, viewer: Viewer, form: Mapping[str, str], *, paused: bool) -> Done:
-    repo = _repo(web, form)
+    owner, now = _owner(form), web.clock()
     with web.database.transaction() as tx:
-        watches.change(tx, repo, now=web.clock(), paused=paused)
-        record(tx, web, viewer, "watch.change", repo.id, {"paused": paused})
-    return f"{repo.id} is {'paused' if paused else 'taken up again'}", None
+        if owner:
+            name = f"{owner}/*"
+            watching.pause_owner(tx, owner, paused=paused, endpoint=web.settings.hub.identity, now=now)
+        else:
+            name = watches.change(tx, _repo(web, form), now=now, paused=paused).repo.id
+        record(tx, web, viewer, "watch.change", name, {"paused": paused})
+    return f"{name} is {'paused' if paused else 'taken up again'}", None
 
 
 def _remove(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
-    name = form.get("repo", "")
+    name, owner = form.get("repo", ""), _owner(form)
     with web.database.transaction() as tx:
-        if name.endswith("/*"):
-            watches.remove_owner(tx, name.removesuffix("/*"), endpoint=web.settings.hub.identity)
+        if owner:
+            watching.remove_owner(tx, owner, endpoint=web.settings.hub.identity)
         else:
             watches.remove(tx, _repo(web, form))
         record(tx, web, viewer, "watch.remove", name)
@@ -221,6 +225,12 @@ def _enable(web: Web, viewer: Viewer, form: Mapping[str, str]) -> Done:
         subscriptions.enable(tx, wanted)
         record(tx, web, viewer, "subscription.enable", wanted)
     return f"{wanted} is told again, of what is observed from now on", None
+
+
+def _owner(form: Mapping[str, str]) -> str:
+    """Whose models all of them are meant, where the form names ``owner/*``; else nothing."""
+    name = form.get("repo", "")
+    return name.removesuffix("/*") if name.endswith("/*") else ""
 
 
 def _repo(web: Web, form: Mapping[str, str]) -> RepoRef:
