@@ -200,7 +200,9 @@ def _invalid(request: Request, error: Exception) -> Response:
     ]
     where = ".".join(found[0]["loc"]) if found else "request"
     detail = f"{where}: {found[0]['msg']}" if found else "the request is not valid"
-    return _answer(request, 422, detail, "invalid", errors=found)
+    return _answer(
+        request, 422, detail, "invalid", "what every place takes is told by /openapi.json", errors=found
+    )
 
 
 async def _gone(request: Request, error: Exception) -> Response:  # noqa: ARG001
