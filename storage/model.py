@@ -138,6 +138,7 @@ class Head:
     private: bool = False
     with_token: bool = False  # asked with a token of ours
     downloads: int | None = None  # in the last month, as the Hub says
+    paths: frozenset[str] | None = None  # of the files at ``sha``, where the answer names them
 
     @property
     def restricted(self) -> bool:

@@ -72,6 +72,8 @@ class Pipeline:
             since=watch.since if first else None,
             only_head=watch.from_head and first,
             base=lambda: self._manifest(watch, tip),
+            paths=head.paths,
+            wary=watch.errors > 0,
         ) as reading:
             return self._follow(watch, source, head.sha, reading, chain, on_landed)
 

@@ -172,7 +172,7 @@ class Worker:
                 sha = None
             if sha == watch.head:
                 return _as_known(watch)
-        return self.upstream.head(watch.repo, ref=watch.ref)
+        return self.upstream.head(watch.repo, ref=watch.ref, paths=True)
 
     def _slow_due(self, watch: Watch) -> bool:
         if self.slow is None:

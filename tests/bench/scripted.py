@@ -110,7 +110,7 @@ class ScriptedHub:
             self.fullest[bucket] = max(self.fullest[bucket], allowance.quota - allowance.left)
             self.gate.learn(parse_budgets(allowance.headers, self.clock.time))
 
-    def head(self, repo: RepoRef, *, ref: str = "main") -> Head:
+    def head(self, repo: RepoRef, *, ref: str = "main", paths: bool = False) -> Head:
         """See `Upstream.head`."""
         self.pay(API, "head")
         return self._head(repo.id)

@@ -3,7 +3,7 @@
     head       one request: where does the ref stand, in what state is the repo
     peek       one request of another quota: where does the ref stand
     walk       commit pages, newest first, until something known
-    manifest   every page of one tree, and a second answer that it is whole
+    manifest   every page of one tree           confirm    that it leaves out no file, by another answer
     content    one small file, verified          header   one weight header, by range
     part       bytes of a file, by range
     listing    all models of an owner            refs     branches, tags, pull requests
@@ -34,6 +34,7 @@ from tracker.hub.answers import ENDPOINT_HELP, FAULT_HELP, HELP, plain
 from tracker.hub.budget import Gate
 from tracker.hub.deadline import DEFAULT_CONNECT_S, DEFAULT_DEADLINE_S, DEFAULT_READ_S
 from tracker.hub.errors import AccessDenied, RevisionGone, UpstreamFault
+from tracker.hub.history_api import SIBLINGS
 from tracker.hub.interface import Listing, Upstream, Walk
 from tracker.hub.limits import Budget
 from tracker.hub.paging import pages
@@ -42,6 +43,9 @@ from tracker.hub.wire import REDIRECTS, Wire, joined, utc_now
 EXPANDED = ("sha", "lastModified", "createdAt", "disabled", "gated", "private", "downloads")
 PEEKED = ".gitattributes"
 """The file that is asked for only to learn the commit: nearly every repo has it, and nobody counts it."""
+FEW_FILES = 200
+"""Names that an answer to `head` may hold at every poll: some 2 kB, packed."""
+MAX_LARGE = 100_000
 LISTING_PAGE = 1_000
 MAX_LISTED = 100_000
 MAX_COUNT = 10**15
@@ -86,6 +90,7 @@ class HubClient(Upstream, Listing):
             clock=clock,
             gate=gate,
         )
+        self._large: set[str] = set()  # repos of more than a few files, by id
 
     def __repr__(self) -> str:
         """The endpoint; whether there is a token, never which."""
@@ -121,8 +126,10 @@ class HubClient(Upstream, Listing):
         with self._wire.operation(seconds):
             yield
 
-    def head(self, repo: RepoRef, *, ref: str = "main") -> Head:
+    def head(self, repo: RepoRef, *, ref: str = "main", paths: bool = False) -> Head:
         """See `Upstream.head`. Gated and private repos that answer are OK, with ``gated`` and ``private`` set.
+
+        A repo that named many files is not asked for their names again: every answer would hold them.
 
         Raises:
             RevisionGone: The repo is there, the ref is not.
@@ -133,10 +140,13 @@ class HubClient(Upstream, Listing):
             path += f"/revision/{_quoted_ref(ref)}"
         with self._wire.operation():
             try:
-                answer = self._wire.get(path, [("expand", name) for name in EXPANDED])
+                wanted = (*EXPANDED, SIBLINGS) if paths and repo.id not in self._large else EXPANDED
+                answer = self._wire.get(path, [("expand", name) for name in wanted])
             except AccessDenied as denied:
                 return Head(state=denied.state, sha=None, hub_id=None, canonical=repo.id)
         head = replace(_head(answer.value), with_token=self._wire.has_token)
+        if head.paths is not None and len(head.paths) > FEW_FILES and len(self._large) < MAX_LARGE:
+            self._large.add(repo.id)
         # names differ in case without a move: the Hub answers for any spelling
         moved = head.canonical.lower() != repo.id.lower()
         return replace(head, state=RepoState.RENAMED) if moved and head.state is RepoState.OK else head
@@ -164,28 +174,33 @@ class HubClient(Upstream, Listing):
             return history_api.read_recent(self._wire, repo, head=_checked_sha(head), limit=limit)
 
     def manifest(self, repo: RepoRef, revision: str) -> Manifest:
-        """See `Upstream.manifest`: the pages of the tree, and a request more for a second answer.
+        """See `Upstream.manifest`. Names that git forbids are kept under made-up ones (`fields.safe_path`)."""
+        _checked(repo)
+        with self._wire.operation():
+            return history_api.read_manifest(self._wire, repo, _checked_sha(revision))
 
-        A list of files that lost some of them is still a list, and nothing in it says so. Names that git forbids
-        are kept under made-up ones (`fields.safe_path`).
+    def confirm(self, repo: RepoRef, revision: str, manifest: Manifest) -> None:
+        """Hold a revision's tree against a second answer of the Hub, in one request.
 
         Raises:
             UpstreamFault: The model's info names files that the tree leaves out.
 
         """
         _checked(repo)
-        with self._wire.operation():
-            manifest = history_api.read_manifest(self._wire, repo, _checked_sha(revision))
-            try:
-                named = history_api.read_names(self._wire, repo, revision)
-            except (AccessDenied, RevisionGone):
-                return manifest  # its info is not told: there is nothing to hold the tree against
+        try:
+            with self._wire.operation():
+                named = history_api.read_paths(self._wire, repo, _checked_sha(revision))
+        except (AccessDenied, RevisionGone):
+            return  # the tree was told, its info is not: there is nothing to hold it against
+        except UpstreamFault as fault:
+            if fault.status is None or fault.status >= 500:
+                raise
+            return  # this upstream has no such answer
         left_out = named - manifest.files.keys()
         if left_out:
             raise UpstreamFault(
                 f"{repo.id}: the tree of {revision[:12]} leaves out {plain(min(left_out))}", help=FAULT_HELP
             )
-        return manifest
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`. At most ``entry.size`` bytes are kept in memory."""
@@ -288,6 +303,7 @@ def _head(value: Json) -> Head:
         gated=(fields.text(gated, 20) or "auto") if gated else None,
         private=value.get("private") is True,
         downloads=downloads if type(downloads) is int and 0 <= downloads <= MAX_COUNT else None,
+        paths=history_api.paths_of(value),
     )
 
 

@@ -25,6 +25,8 @@ FULL_PAGE = 1_000
 """Commits a page when the first did not reach what is known: the most the Hub gives."""
 MAX_COMMITS = 100_000
 MAX_FILES = 200_000
+SIBLINGS = "siblings"
+"""What the Hub calls the files that a model's info names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +176,7 @@ def read_manifest(wire: Wire, repo: RepoRef, revision: str) -> Manifest:
     return Manifest(files=files)
 
 
-def read_names(wire: Wire, repo: RepoRef, revision: str) -> frozenset[str]:
+def read_paths(wire: Wire, repo: RepoRef, revision: str) -> frozenset[str]:
     """The paths of a revision's files as the model's info names them; empty when it names none.
 
     An answer about another commit (some mirrors know only the newest) names none of this one.
@@ -182,14 +184,18 @@ def read_names(wire: Wire, repo: RepoRef, revision: str) -> frozenset[str]:
     Another answer than the tree, to hold it against.
     """
     path = f"/api/models/{repo.id}/revision/{revision}"
-    answer = wire.get(path, [("expand", "sha"), ("expand", "siblings")]).value
-    info = answer if isinstance(answer, Mapping) else {}
-    siblings = info.get("siblings") if info.get("sha") == revision else None
-    return frozenset(
-        fields.safe_path(item.get("rfilename"))
-        for item in (siblings if isinstance(siblings, list) else [])
-        if isinstance(item, Mapping)
-    )
+    info = wire.get(path, [("expand", "sha"), ("expand", SIBLINGS)]).value
+    if not isinstance(info, Mapping) or info.get("sha") != revision:
+        return frozenset()
+    return paths_of(info) or frozenset()
+
+
+def paths_of(info: Mapping[str, Json]) -> frozenset[str] | None:
+    """The paths of the files that a model's info names; None when it does not say."""
+    siblings = info.get(SIBLINGS)
+    if not isinstance(siblings, list):
+        return None
+    return frozenset(fields.safe_path(item.get("rfilename")) for item in siblings if isinstance(item, Mapping))
 
 
 def _file(item: Json) -> FileEntry | None:

@@ -51,8 +51,10 @@ class Files(Protocol):
 class Upstream(Protocol):
     """A source of repos."""
 
-    def head(self, repo: RepoRef, *, ref: str = "main") -> Head:
+    def head(self, repo: RepoRef, *, ref: str = "main", paths: bool = False) -> Head:
         """Answer the cheap question in one request (two when the repo moved to another name).
+
+        ``paths`` wishes for the names of the files, too, where they are few.
 
         Every state a repo can be in is an answer, not an error; RateLimited, Unreachable and
         UpstreamFault are errors.

@@ -24,7 +24,7 @@ import structlog
 from storage.model import FileEntry, Manifest, RepoRef
 from tracker.hub.answers import FAULT_HELP
 from tracker.hub.client import HubClient
-from tracker.hub.errors import GitUnavailable, Unreachable, UpstreamFault
+from tracker.hub.errors import GitUnavailable, HubError, Unreachable, UpstreamFault
 from tracker.hub.history_api import FIRST_PAGE, Recent, walk_of
 from tracker.hub.history_git import GitHistory, GitReader
 from tracker.hub.interface import Walk
@@ -51,6 +51,8 @@ class _Question:
     since: datetime | None
     only_head: bool
     base: Base
+    paths: frozenset[str] | None
+    wary: bool
 
 
 @dataclass(slots=True)
@@ -65,10 +67,25 @@ class Reading:
     client: HubClient
     _git: GitHistory | None = None
     _open_git: Callable[[], GitHistory] | None = None
+    _last: Manifest | None = None
+    """The tree told last: at first that of the revision before the new ones."""
+    _last_revision: str | None = None
+    """Which one that is; None stands for the one before the new ones."""
+    _paths: frozenset[str] | None = None
+    """The files of the newest revision, as another answer named them."""
+    _wary: bool = False
+    """Whether every tree of the API is held against a second answer."""
+    _beside: dict[str, tuple[str | None, str | None]] = field(init=False)
+    """The revisions before and after each of the new ones."""
     _coming: dict[str, Future[Manifest]] = field(default_factory=dict)
     """Trees that the API was asked for already, by revision."""
     _turn: threading.RLock = field(default_factory=threading.RLock)
     """Held while git is asked, which answers one thread at a time."""
+
+    def __post_init__(self) -> None:
+        """Note the order of the revisions."""
+        shas = [revision.sha for revision in self.walk.revisions]
+        self._beside = dict(zip(shas, zip([None, *shas], [*shas[1:], None], strict=False), strict=True))
 
     @property
     def name(self) -> str:
@@ -76,7 +93,19 @@ class Reading:
         return "git" if self._git is not None else "api"
 
     def manifest(self, repo: RepoRef, revision: str) -> Manifest:
-        """See `Upstream.manifest`."""
+        """See `Upstream.manifest`.
+
+        Nothing in a list of files says that it is whole. One of the API is taken for that where it has all files
+        of its neighbours, or all that another answer names; else another answer is asked for.
+        """
+        before, _ = self._beside.get(revision, (revision, None))
+        if before != self._last_revision:
+            self._last = None  # nothing is known of what it follows
+        self._last = self._told(repo, revision)
+        self._last_revision = revision
+        return self._last
+
+    def _told(self, repo: RepoRef, revision: str) -> Manifest:
         with self._turn:
             if self._git is not None:
                 try:
@@ -104,8 +133,37 @@ class Reading:
                     self._coming[revision] = submit(partial(self.client.manifest, repo, revision))
 
     def _by_api(self, repo: RepoRef, revision: str) -> Manifest:
-        coming = self._coming.pop(revision, None)
-        return self.client.manifest(repo, revision) if coming is None else coming.result()
+        asked = self._ask(repo, revision)
+        del self._coming[revision]
+        manifest = asked.result()
+        if not self._is_whole(repo, revision, manifest):
+            self.client.confirm(repo, revision, manifest)
+        return manifest
+
+    def _is_whole(self, repo: RepoRef, revision: str, manifest: Manifest) -> bool:
+        """Whether what is known of a tree without asking speaks for it: see `manifest`."""
+        here = manifest.files.keys()
+        beside = self._beside.get(revision)
+        if beside is None:
+            return False
+        _, after = beside
+        if after is None:
+            return self._paths is not None and self._paths == set(here)
+        if self._wary or self._last is None or not self._last.files.keys() <= here:
+            return False
+        following = self._ask(repo, after)
+        return following.exception() is None and following.result().files.keys() <= here
+
+    def _ask(self, repo: RepoRef, revision: str) -> Future[Manifest]:
+        """The answer to the question for a tree; an error is raised by who wants that very tree."""
+        if revision not in self._coming:
+            answer: Future[Manifest] = Future()
+            try:
+                answer.set_result(self.client.manifest(repo, revision))
+            except HubError as error:
+                answer.set_exception(error)
+            self._coming[revision] = answer
+        return self._coming[revision]
 
     def content(self, repo: RepoRef, revision: str, entry: FileEntry) -> bytes:
         """See `Upstream.content`."""
@@ -174,14 +232,25 @@ class Histories:
         since: datetime | None = None,
         only_head: bool = False,
         base: Base = lambda: None,
+        paths: frozenset[str] | None = None,
+        wary: bool = False,
     ) -> Iterator[Reading]:
         """Walk from ``head`` to what is known (see `Upstream.walk`) by the better reader, and keep it open.
 
         ``place`` tells how many commits a known one ends, itself among them, and ``base`` gives a manifest that is
-        known, whose files git need not bring again.
+        known, whose files git need not bring again. ``paths`` are the files at ``head`` by another answer than its
+        tree. ``wary`` takes no tree of the API at its word.
         """
         asked = _Question(
-            repo=repo, head=head, known=known, place=place, since=since, only_head=only_head, base=base
+            repo=repo,
+            head=head,
+            known=known,
+            place=place,
+            since=since,
+            only_head=only_head,
+            base=base,
+            paths=paths,
+            wary=wary,
         )
         with ExitStack() as stack:
             yield self._begin(asked, stack)
@@ -224,6 +293,9 @@ class Histories:
             walk,
             self.client,
             _open_git=None if tried else lambda: self._opened(asked, stack),
+            _last=asked.base() if walk.met is not None else None,
+            _paths=asked.paths,
+            _wary=asked.wary,
         )
 
     def _walk(self, asked: _Question) -> Walk:
@@ -254,7 +326,7 @@ class Histories:
             only_head=asked.only_head,
             listed=recent.revisions if recent else (),
         )
-        return Reading(walk, self.client, git)
+        return Reading(walk, self.client, git, _paths=asked.paths, _wary=asked.wary)
 
     def _git_instead(self, asked: _Question, stack: ExitStack, fault: UpstreamFault | Unreachable) -> Reading:
         """Git, where the list of commits failed. Raises the API's error when git cannot tell either."""

@@ -309,25 +309,70 @@ def without(path: str) -> Any:
     return edit_json(lambda rows: [row for row in rows if row["path"] != path])
 
 
-@pytest.mark.parametrize("path", ["config.json", "b.json"])
-def test_a_tree_is_not_taken_at_its_word(hub: LoopbackHub, connect: Connect, path: str) -> None:
-    """Neither for what was there before nor for what its own commit brings."""
-    repo = hub.create("acme/tiny")
-    shas = [repo.commit({name: "{}"}) for name in ("config.json", "a.json", "b.json")]
-    histories = Histories(connect(hub))
-
-    def trees() -> list[set[str]]:
-        with histories.history(REPO, head=shas[-1], known=shas[:1].__contains__) as reading:
-            return [set(reading.manifest(REPO, item.sha).files) for item in reading.walk.revisions]
-
-    fault = hub.faults.add(without(path), when=matching(path=f"*/tree/{shas[2]}"))
-    with pytest.raises(UpstreamFault, match=rf"leaves out {path}"):
-        trees()
-    assert fault.done == 1
-    hub.faults.clear()
+def trees_of(hub: LoopbackHub, histories: Histories, shas: list[str], **more: Any) -> list[set[str]]:
+    """The names of all files of all revisions but the first, which is known."""
+    base = HubClient(hub.url, None).manifest(REPO, shas[0])
     hub.requests.clear()
-    assert trees() == [{"config.json", "a.json"}, {"config.json", "a.json", "b.json"}]
-    assert hub.counts() == {"api": 5}  # the commits; two trees, each with a second answer
+    with histories.history(REPO, head=shas[-1], known=shas[:1].__contains__, base=lambda: base, **more) as reading:
+        return [set(reading.manifest(REPO, item.sha).files) for item in reading.walk.revisions]
+
+
+NAMES = ("config.json", "a.json", "b.json", "c.json")
+"""Each commit adds one."""
+
+
+@pytest.mark.parametrize("path", NAMES)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_tree_that_leaves_out_anything_is_not_believed(
+    hub: LoopbackHub, connect: Connect, number: int, path: str
+) -> None:
+    """Neither what was there before nor what its own commit brings."""
+    if NAMES.index(path) > number:
+        pytest.skip("it is not there yet")
+    repo = hub.create("acme/tiny")
+    shas = [repo.commit({name: "{}"}) for name in NAMES]
+    histories = Histories(connect(hub))
+    paths = connect(hub).head(REPO, paths=True).paths
+    complete = [{*NAMES[: count + 1]} for count in (1, 2, 3)]
+    for known in ({}, {"paths": paths}, {"wary": True}):
+        fault = hub.faults.add(without(path), when=matching(path=f"*/tree/{shas[number]}"))
+        with pytest.raises(UpstreamFault, match=rf"leaves out {path}"):
+            trees_of(hub, histories, shas, **known)
+        assert fault.done == 1
+        hub.faults.clear()
+        assert trees_of(hub, histories, shas, **known) == complete
+
+
+def test_what_bears_each_other_out_takes_no_second_answer(hub: LoopbackHub, connect: Connect) -> None:
+    repo = hub.create("acme/tiny")
+    shas = [repo.commit({"config.json": f"{number}"}) for number in range(4)]
+    histories = Histories(connect(hub))
+    paths = connect(hub).head(REPO, paths=True).paths
+    assert paths == {"config.json"}
+    trees_of(hub, histories, shas, paths=paths)
+    assert hub.counts() == {"api": 4}  # the commits and three trees
+    trees_of(hub, histories, shas)
+    assert hub.counts() == {"api": 5}  # nothing speaks for the newest tree
+    trees_of(hub, histories, shas, paths=paths, wary=True)
+    assert hub.counts() == {"api": 6}  # something went wrong: the others are doubted, too
+
+
+def test_where_no_other_answer_is_given_the_tree_stands_alone(hub: LoopbackHub, connect: Connect) -> None:
+    shas = [hub.create("acme/tiny").commit({"config.json": "{}"})]
+    hub.faults.add(server_error(400), when=matching(path="*/revision/*"))
+    with Histories(connect(hub)).history(REPO, head=shas[-1], known=never) as reading:
+        assert set(reading.manifest(REPO, shas[0]).files) == {"config.json"}
+
+
+def test_an_error_is_told_where_its_own_tree_is_asked_for(hub: LoopbackHub, connect: Connect) -> None:
+    repo = hub.create("acme/tiny")
+    shas = [repo.commit({"config.json": f"{number}"}) for number in range(3)]
+    hub.faults.add(server_error(503), when=matching(path=f"*/tree/{shas[2]}"))
+    with Histories(connect(hub)).history(REPO, head=shas[2], known=never) as reading:
+        for sha in shas[:2]:
+            assert set(reading.manifest(REPO, sha).files) == {"config.json"}
+        with pytest.raises(UpstreamFault, match="503"):
+            reading.manifest(REPO, shas[2])
 
 
 def commits_without(*lost: str) -> Any:
