@@ -85,7 +85,8 @@ class Reading:
     def __post_init__(self) -> None:
         """Note the order of the revisions."""
         shas = [revision.sha for revision in self.walk.revisions]
-        self._beside = dict(zip(shas, zip([None, *shas], [*shas[1:], None], strict=False), strict=True))
+        # none at all where the ref went back to what is known
+        self._beside = dict(zip(shas, zip([None, *shas], [*shas[1:], None], strict=False), strict=False))
 
     @property
     def name(self) -> str:

@@ -357,6 +357,14 @@ def test_what_bears_each_other_out_takes_no_second_answer(hub: LoopbackHub, conn
     assert hub.counts() == {"api": 6}  # something went wrong: the others are doubted, too
 
 
+def test_a_ref_that_went_back_brings_nothing_new(hub: LoopbackHub, connect: Connect) -> None:
+    shas = history(hub, 3)
+    chain = {sha: number for number, sha in enumerate(shas, start=1)}
+    with Histories(connect(hub)).history(REPO, head=shas[1], known=chain.__contains__, place=chain.get) as reading:
+        assert (reading.walk.revisions, reading.walk.met) == ((), shas[1])
+        assert set(reading.manifest(REPO, shas[1]).files) >= {"config.json"}
+
+
 def test_where_no_other_answer_is_given_the_tree_stands_alone(hub: LoopbackHub, connect: Connect) -> None:
     shas = [hub.create("acme/tiny").commit({"config.json": "{}"})]
     hub.faults.add(server_error(400), when=matching(path="*/revision/*"))
